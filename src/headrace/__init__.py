@@ -1,0 +1,4 @@
+"""Headrace: a streaming-data platform in one package."""
+
+__version__ = "0.1.0.dev0"
+__all__ = ["__version__"]

@@ -1,0 +1,336 @@
+"""A real Kafka, to compare with: what "right" is, and how fast the others are.
+
+`fetch_kafka` brings Kafka's jars into a cache outside the tree, once a machine;
+`KafkaServer` runs one broker from them, controller included, in a process of its
+own on loopback ports, with its data in a temporary folder:
+
+    with KafkaServer({"message.max.bytes": "20000000"}) as kafka:
+        Producer({"bootstrap.servers": kafka.bootstrap})
+
+Where it cannot be had (no Maven, no registry, no Java) both raise
+`PeerUnavailable`, whose message is the reason to skip with. A Kafka that is there
+and does not start is another matter: ConfigError, with its last words.
+"""
+
+import base64
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import uuid
+import weakref
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from headrace.errors import ConfigError, HeadraceError
+
+__all__ = ["KAFKA_VERSION", "KafkaServer", "PeerUnavailable", "fetch_kafka", "wait_for_metadata"]
+
+KAFKA_VERSION = "4.3.0"
+
+# Kafka's libraries as Maven names them. The last one makes its log messages visible:
+# the jars alone carry no logger, and a broker that cannot start would not say why.
+_ARTIFACTS = (
+    ("org.apache.kafka", "kafka_2.13", KAFKA_VERSION),
+    ("org.apache.kafka", "kafka-tools", KAFKA_VERSION),
+    ("org.slf4j", "slf4j-simple", "1.7.36"),
+)
+
+# What Kafka's own start script passes, so that the peer runs as its makers mean it to.
+_JVM_OPTIONS = (
+    "-Xmx1G",
+    "-Xms1G",
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-Djava.awt.headless=true",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+)
+
+
+class PeerUnavailable(HeadraceError):  # noqa: N818 - a circumstance to skip on, not a fault
+    """The peer cannot be run on this machine; the message says why and what would help."""
+
+
+def fetch_kafka(cache: Path | None = None) -> Path:
+    """The folder that holds Kafka's jars, fetched through Maven the first time.
+
+    A folder under its final name is complete: it is built aside and renamed, so
+    processes may fetch at once and one that is killed leaves nothing half-done.
+    """
+    folder = (cache or _peer_cache()) / f"kafka-{KAFKA_VERSION}"
+    if folder.is_dir():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".fetching-", dir=folder.parent) as scratch:
+        jars = _fetch_jars(Path(scratch))
+        with contextlib.suppress(OSError):  # another process was faster; its folder is as good
+            jars.rename(folder)
+    if not folder.is_dir():
+        raise PeerUnavailable(f"cannot keep Kafka's jars in {folder}; make its parent writable")
+    return folder
+
+
+def wait_for_metadata(bootstrap: str, process: subprocess.Popen[bytes], timeout_s: float) -> bool:
+    """Waits until a client gets a metadata answer naming a broker; False once the process has ended.
+
+    Raises TimeoutError after `timeout_s`. The client retries every few
+    milliseconds, so the wait ends with the first moment a client could work.
+    """
+    deadline = time.monotonic() + timeout_s
+    client = AdminClient(
+        {
+            "bootstrap.servers": bootstrap,
+            "reconnect.backoff.ms": 5,
+            "reconnect.backoff.max.ms": 20,
+            "log_level": 0,
+            "allow.auto.create.topics": False,
+        }
+    )
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            return False
+        with contextlib.suppress(KafkaException):
+            if client.list_topics(timeout=0.5).brokers:
+                return True
+    raise TimeoutError(f"no metadata answer from {bootstrap} within {timeout_s} s")
+
+
+class KafkaServer:
+    """One Kafka broker and controller in a process of its own.
+
+    Started by the constructor, which returns once a client gets answers. Data is
+    kept by `kill` and `restart` and removed by `stop`; the process ends with
+    `stop`, with the `with` block, and at the latest with the interpreter.
+
+    `settings` are added to, and win over, those of a single node that keeps
+    Kafka's defaults: in particular it does not sync before it acknowledges
+    (`{"log.flush.interval.messages": "1"}` makes it).
+    """
+
+    def __init__(self, settings: Mapping[str, str] | None = None, *, timeout_s: float = 60) -> None:
+        self._jars = fetch_kafka()
+        self._java = _find_java()
+        self._settings = dict(settings or {})
+        self._timeout_s = timeout_s
+        self._folder = Path(tempfile.mkdtemp(prefix="headrace-kafka-"))
+        self._process: subprocess.Popen[bytes] | None = None
+        self._started: list[subprocess.Popen[bytes]] = []
+        self._at_exit = weakref.finalize(self, _end_and_remove, self._started, self._folder)
+        self.data_dir = self._folder / "data"
+        self.log_file = self._folder / "server.log"
+        self.bootstrap = ""
+        self.start_seconds = 0.0
+        try:
+            self._choose_ports_and_start()
+        except BaseException:
+            self.stop()
+            raise
+
+    @property
+    def pid(self) -> int:
+        """The broker's process id; raises when it is not running."""
+        if self._process is None:
+            raise ConfigError("this Kafka is not running; call restart()")
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def rss_bytes(self) -> int:
+        """Resident memory of the broker's process."""
+        return int(_run(["ps", "-o", "rss=", "-p", str(self.pid)], timeout_s=10).stdout) * 1024
+
+    def kill(self) -> None:
+        """Ends the process without a chance to tidy up, as `kill -9` does; the data stays."""
+        self._end(signal.SIGKILL)
+
+    def restart(self) -> None:
+        """Ends the process if it runs, in good order, and starts it on the same data and ports."""
+        self._end(signal.SIGTERM)
+        if not self._start():
+            raise ConfigError(f"Kafka did not start again: {self._last_words()}")
+
+    def stop(self) -> None:
+        """Ends the process and removes its data; harmless when repeated."""
+        self._end(signal.SIGTERM)
+        self._at_exit()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _choose_ports_and_start(self) -> None:
+        # Kafka must know its ports beforehand, so another process can take one in between.
+        for _ in range(3):
+            self._configure(*_free_ports(2))
+            self._format_storage()
+            if self._start():
+                return
+            if "Address already in use" not in self._last_words():
+                break
+        raise ConfigError(f"Kafka did not start: {self._last_words()}")
+
+    def _configure(self, broker_port: int, controller_port: int) -> None:
+        self.bootstrap = f"127.0.0.1:{broker_port}"
+        settings = _single_node(self.data_dir, broker_port, controller_port) | self._settings
+        lines = [f"{name}={value}\n" for name, value in settings.items()]
+        (self._folder / "server.properties").write_text("".join(lines))
+
+    def _format_storage(self) -> None:
+        shutil.rmtree(self.data_dir, ignore_errors=True)
+        arguments = ("format", "--cluster-id", _cluster_id(), "--config")
+        done = _run(self._command("kafka.tools.StorageTool", *arguments), timeout_s=60)
+        if done.returncode != 0:
+            raise ConfigError(f"Kafka refused its configuration: {(done.stdout + done.stderr)[-2000:]}")
+
+    def _start(self) -> bool:
+        started = time.monotonic()
+        with self.log_file.open("ab") as log:
+            self._process = subprocess.Popen(  # noqa: S603 - our own command line
+                self._command("kafka.Kafka"),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self._folder,
+            )
+        self._started.append(self._process)
+        ready = wait_for_metadata(self.bootstrap, self._process, self._timeout_s)
+        self.start_seconds = time.monotonic() - started
+        return ready
+
+    def _command(self, main: str, *arguments: str) -> list[str]:
+        properties = str(self._folder / "server.properties")
+        return [str(self._java), *_JVM_OPTIONS, "-cp", f"{self._jars}/*", main, *arguments, properties]
+
+    def _end(self, how: signal.Signals) -> None:
+        if self._process is not None:
+            _end_process(self._process, how)
+            self._process = None
+
+    def _last_words(self) -> str:
+        return (
+            self.log_file.read_text(errors="replace")[-2000:] if self.log_file.exists() else "it said nothing"
+        )
+
+
+def _single_node(data_dir: Path, broker_port: int, controller_port: int) -> dict[str, str]:
+    return {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
+        "listeners": f"PLAINTEXT://127.0.0.1:{broker_port},CONTROLLER://127.0.0.1:{controller_port}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{broker_port}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "controller.listener.names": "CONTROLLER",
+        "log.dirs": str(data_dir),
+        # Its internal topics ask for three replicas unless told that there is one node.
+        "offsets.topic.replication.factor": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
+        # A group of one consumer need not wait three seconds for others.
+        "group.initial.rebalance.delay.ms": "0",
+    }
+
+
+def _peer_cache() -> Path:
+    root = os.environ.get("XDG_CACHE_HOME")
+    return (Path(root) if root else Path.home() / ".cache") / "headrace" / "peers"
+
+
+def _fetch_jars(scratch: Path) -> Path:
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise PeerUnavailable(
+            "Kafka's jars come through Maven, and there is no `mvn` on the path; install it"
+        )
+    (scratch / "pom.xml").write_text(_pom())
+    jars = scratch / "jars"
+    command = [maven, "-q", "-B", "-f", str(scratch / "pom.xml"), "dependency:copy-dependencies"]
+    command += [f"-DoutputDirectory={jars}", "-DincludeScope=runtime"]
+    done = _run(command, timeout_s=600)
+    if done.returncode != 0:
+        raise PeerUnavailable(f"Maven could not fetch Kafka {KAFKA_VERSION}: {_first_error(done.stdout)}")
+    return jars
+
+
+def _pom() -> str:
+    dependencies = "".join(
+        f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version></dependency>"
+        for group, name, version in _ARTIFACTS
+    )
+    project = "<groupId>headrace.peers</groupId><artifactId>kafka</artifactId><version>1</version>"
+    return (
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+        f"{project}<dependencies>{dependencies}</dependencies></project>"
+    )
+
+
+def _first_error(output: str) -> str:
+    errors = (line for line in output.splitlines() if line.startswith("[ERROR]"))
+    return next(errors, "it gave no reason")[:500]
+
+
+def _find_java() -> Path:
+    home = os.environ.get("JAVA_HOME")
+    found = Path(home, "bin", "java") if home else Path(shutil.which("java") or "")
+    if not found.is_file():
+        raise PeerUnavailable("Kafka needs Java 17 or newer; set JAVA_HOME or put `java` on the path")
+    return found
+
+
+def _run(command: list[str], *, timeout_s: float) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)  # noqa: S603
+    except subprocess.TimeoutExpired:
+        raise PeerUnavailable(f"`{Path(command[0]).name}` did not finish in {timeout_s} s") from None
+
+
+def _cluster_id() -> str:
+    """A random id in Kafka's spelling; one that starts with a dash would be taken for an option."""
+    while (text := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
+        pass
+    return text
+
+
+def _free_ports(count: int) -> Iterator[int]:
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        ports = [one.getsockname()[1] for one in sockets]
+    yield from ports
+
+
+def _end_process(process: subprocess.Popen[bytes], how: signal.Signals) -> None:
+    if process.poll() is None:
+        process.send_signal(how)
+    try:
+        process.wait(timeout=20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _end_and_remove(processes: list[subprocess.Popen[bytes]], folder: Path) -> None:
+    for process in processes:
+        _end_process(process, signal.SIGKILL)
+    shutil.rmtree(folder, ignore_errors=True)

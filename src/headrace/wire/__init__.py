@@ -1,0 +1,35 @@
+"""Kafka's protocol without I/O: frames to requests, replies to frames.
+
+The schemas are kio's; the codec is ours, for two reasons. A length read from
+the wire never sizes an allocation (kio's native reader reserves whatever an
+array claims, and an absurd claim aborts the process). And one handler serves
+all versions: a decoded body has every field of every version, absent ones at
+their default, and a reply is a plain dict from which each version takes the
+fields it knows.
+
+Times are integers in milliseconds, error codes plain integers, the zero UUID
+is None. May import `records`, `errors`.
+"""
+
+from kio.schema.errors import ErrorCode
+
+from headrace.wire.apis import Api, VersionRange, name_of, versions_of
+from headrace.wire.codec import Fields, MalformedError, decoder, encoder
+from headrace.wire.frames import Request, decode_request, encode_request, encode_response, response_body_reader
+
+__all__ = [
+    "Api",
+    "ErrorCode",
+    "Fields",
+    "MalformedError",
+    "Request",
+    "VersionRange",
+    "decode_request",
+    "decoder",
+    "encode_request",
+    "encode_response",
+    "encoder",
+    "name_of",
+    "response_body_reader",
+    "versions_of",
+]

@@ -1,0 +1,66 @@
+"""The APIs of Kafka's protocol by number, and the versions whose schema is known."""
+
+from enum import IntEnum
+from typing import NamedTuple
+
+from kio.schema.index import api_key_map, schema_name_map
+
+__all__ = ["Api", "VersionRange", "name_of", "versions_of"]
+
+
+class Api(IntEnum):
+    """API keys that the broker serves or the client asks for."""
+
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
+    FIND_COORDINATOR = 10
+    JOIN_GROUP = 11
+    HEARTBEAT = 12
+    LEAVE_GROUP = 13
+    SYNC_GROUP = 14
+    DESCRIBE_GROUPS = 15
+    LIST_GROUPS = 16
+    API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
+    DELETE_RECORDS = 21
+    INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
+    DESCRIBE_CONFIGS = 32
+    ALTER_CONFIGS = 33
+    DESCRIBE_LOG_DIRS = 35
+    CREATE_PARTITIONS = 37
+    DELETE_GROUPS = 42
+    INCREMENTAL_ALTER_CONFIGS = 44
+    OFFSET_DELETE = 47
+    DESCRIBE_CLUSTER = 60
+    DESCRIBE_PRODUCERS = 61
+    CONSUMER_GROUP_HEARTBEAT = 68
+    CONSUMER_GROUP_DESCRIBE = 69
+    LIST_CONFIG_RESOURCES = 74
+    DESCRIBE_TOPIC_PARTITIONS = 75
+
+
+class VersionRange(NamedTuple):
+    """Versions from `lowest` to `highest`, both included."""
+
+    lowest: int
+    highest: int
+
+    def __contains__(self, version: object) -> bool:
+        return isinstance(version, int) and self.lowest <= version <= self.highest
+
+
+def name_of(api_key: int) -> str:
+    """The schema's name of an API, such as "join_group"; the number itself when unknown."""
+    return api_key_map.get(api_key, str(api_key))
+
+
+def versions_of(api_key: int) -> VersionRange:
+    """All versions of an API that have a schema."""
+    known = schema_name_map[api_key_map[api_key]]
+    return VersionRange(min(known), max(known))

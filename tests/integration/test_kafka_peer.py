@@ -1,0 +1,129 @@
+"""A real Kafka can be fetched, run, killed and restarted, and leaves nothing behind."""
+
+import shutil
+import subprocess
+import sys
+import threading
+import uuid
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+
+from headrace.errors import ConfigError
+from headrace.testing import kafka as peer
+from headrace.testing.kafka import KafkaServer, PeerUnavailable, fetch_kafka
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
+
+
+@pytest.fixture(scope="module")
+def jars():
+    try:
+        return fetch_kafka()
+    except PeerUnavailable as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.fixture(scope="module")
+def kafka(jars):
+    with KafkaServer({"message.max.bytes": "20000000"}) as server:
+        yield server
+
+
+def produce(server, topic, values):
+    failures = []
+    producer = Producer({"bootstrap.servers": server.bootstrap, "acks": "all"})
+    for value in values:
+        producer.produce(topic, value, on_delivery=lambda error, _: error and failures.append(error))
+    assert producer.flush(30) == 0
+    assert failures == []
+
+
+def consume(server, topic, count):
+    consumer = Consumer({"bootstrap.servers": server.bootstrap, "group.id": str(uuid.uuid4())})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    try:
+        return [message.value() for message in consumer.consume(count, timeout=30)]
+    finally:
+        consumer.close()
+
+
+def test_a_client_reads_back_what_it_wrote(kafka):
+    values = [b"%d" % i for i in range(100)]
+    produce(kafka, "written", values)
+    assert consume(kafka, "written", 100) == values
+
+
+def test_settings_reach_the_server(kafka):
+    broker = ConfigResource(ResourceType.BROKER, "1")
+    answer = AdminClient({"bootstrap.servers": kafka.bootstrap}).describe_configs([broker])
+    assert answer[broker].result(30)["message.max.bytes"].value == "20000000"
+
+
+def test_it_tells_its_memory_and_its_start_time(kafka):
+    assert kafka.running
+    assert kafka.rss_bytes() > 50_000_000  # a JVM with Kafka in it cannot be smaller
+    assert 0 < kafka.start_seconds < 60
+
+
+def test_records_survive_a_kill_and_the_folder_does_not_survive_stop(jars):
+    with KafkaServer({"log.flush.interval.messages": "1"}) as server:
+        produce(server, "kept", [b"before"])
+        killed = server.pid
+        server.kill()
+        assert not server.running
+        server.restart()
+        assert server.pid != killed
+        assert consume(server, "kept", 1) == [b"before"]
+        folder = server.data_dir.parent
+    assert not server.running
+    assert not folder.exists()
+
+
+def test_a_setting_kafka_refuses_is_an_error_with_its_words(jars):
+    with pytest.raises(ConfigError, match="process.roles"):
+        KafkaServer({"process.roles": "bystander"})
+
+
+def test_a_forgotten_server_ends_with_the_interpreter(jars):
+    forgetful = (
+        "from headrace.testing.kafka import KafkaServer\n"
+        "server = KafkaServer()\n"
+        "print(server.pid, server.data_dir)\n"
+        "raise SystemExit('forgot to stop it')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", forgetful], capture_output=True, text=True, timeout=120)
+    pid, data_dir = done.stdout.split()
+    assert subprocess.run(["ps", "-p", pid], capture_output=True).returncode == 1
+    assert not Path(data_dir).parent.exists()
+
+
+def test_a_machine_without_maven_is_told_so(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(PeerUnavailable, match="mvn"):
+        fetch_kafka(tmp_path)
+
+
+def test_a_registry_out_of_reach_leaves_no_half_fetched_folder(tmp_path, monkeypatch):
+    if shutil.which("mvn") is None:
+        pytest.skip("there is no `mvn` on the path")
+    monkeypatch.setenv("MAVEN_OPTS", f"-Dmaven.repo.local={tmp_path / 'empty'}")
+    monkeypatch.setenv("MAVEN_ARGS", "--offline")
+    monkeypatch.setattr(peer, "_ARTIFACTS", (("headrace.nowhere", "nothing", "0"),))
+    with pytest.raises(PeerUnavailable, match="Maven could not fetch"):
+        fetch_kafka(tmp_path / "cache")
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_processes_that_fetch_at_once_get_one_complete_folder(jars, tmp_path):
+    found = []
+    both = [threading.Thread(target=lambda: found.append(fetch_kafka(tmp_path))) for _ in range(2)]
+    for one in both:
+        one.start()
+    for one in both:
+        one.join()
+    names = {jar.name for jar in jars.iterdir()}
+    assert [{jar.name for jar in folder.iterdir()} for folder in found] == [names, names]
+    assert [path.name for path in tmp_path.iterdir()] == [f"kafka-{peer.KAFKA_VERSION}"]
