@@ -1,0 +1,78 @@
+# Everything here works on a machine that has Python 3.11, pip and make.
+# The environment is .venv; `make setup` builds it from the two locked, hashed files
+# in requirements/ and does nothing when it is up to date.
+
+.PHONY: setup demo test check bench campaign lock clean help
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+# The first interpreter that is new enough and has pip; `make PYTHON=…` overrides.
+ifndef PYTHON
+PYTHON := $(shell for each in python3.11 python3.12 python3.13 python3 python; do \
+	$$each -c 'import sys, venv, pip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	&& { echo $$each; break; }; done)
+endif
+
+VENV := .venv
+RUN := $(VENV)/bin/python
+STAMP := $(VENV)/.setup-done
+PYTEST := $(RUN) -m pytest -n 2 --dist loadgroup
+INSTALL := --disable-pip-version-check --quiet --no-input
+SECONDS ?= 20
+
+help:
+	@echo "make demo      run the demonstration: a log, a producer, Spark, SQLite"
+	@echo "make test      run the tests (default tier, two workers)"
+	@echo "make check     lint, types and the rooms' contract"
+	@echo "make setup     build .venv; the others do so by themselves"
+	@echo "make bench     run the benchmarks"
+	@echo "make campaign  run the long tests: crash runs, fuzzing"
+
+setup: $(STAMP)
+
+# Created without pip and filled by the outer one, because some systems ship a
+# Python that cannot put pip into a new environment.
+$(RUN):
+	@test -n "$(PYTHON)" || { echo "No Python 3.11 or newer with pip was found on the PATH;" \
+		"install one, or name it: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@echo "Creating $(VENV) with $(PYTHON)"
+	@$(PYTHON) -m venv --without-pip $(VENV)
+
+# Two steps: PySpark is distributed as source, and must be built by the pinned
+# setuptools rather than by whichever is newest on the day.
+$(STAMP): requirements/build.txt requirements/lock.txt pyproject.toml | $(RUN)
+	@echo "Installing the locked versions into $(VENV) (the first time takes a few minutes)"
+	@if $(RUN) -c 'import pip' 2>/dev/null; then pip="$(RUN) -m pip"; \
+		else pip="$(PYTHON) -m pip --python $(RUN)"; fi; \
+	$$pip install $(INSTALL) --require-hashes -r requirements/build.txt
+	@$(RUN) -m pip install $(INSTALL) --require-hashes --no-build-isolation -r requirements/lock.txt
+	@$(RUN) -m pip install $(INSTALL) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: $(STAMP)
+	@$(RUN) -m headrace.demo --seconds $(SECONDS)
+
+test: $(STAMP)
+	$(PYTEST) -m "not slow"
+
+campaign: $(STAMP)
+	$(PYTEST) -m slow --timeout 7200
+
+check: $(STAMP)
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+
+bench: $(STAMP)
+	@for each in $(wildcard benchmarks/[a-z]*.py); do echo "== $$each"; $(RUN) $$each || exit 1; done
+
+# Needs uv (from PyPI). Run after changing pyproject.toml or requirements/*.in, then `make test`.
+LOCK := uv pip compile --universal --python-version 3.11 --generate-hashes --no-header \
+	--no-annotate --no-emit-index-url
+lock:
+	$(LOCK) requirements/build.in -o requirements/build.txt
+	$(LOCK) pyproject.toml requirements/dev.in -c requirements/build.txt -o requirements/lock.txt
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
