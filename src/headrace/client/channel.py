@@ -1,0 +1,80 @@
+"""One TCP connection to one broker: a request out, its answer in."""
+
+import socket
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+from headrace.errors import RetriableError
+from headrace.wire import Api, Fields, encode_request, name_of, response_body_reader
+from headrace.wire.codec import Cursor
+
+__all__ = ["Channel"]
+
+MAX_RESPONSE_BYTES = 1 << 30
+
+
+class Channel:
+    """A synchronous connection; one request at a time, one thread at a time.
+
+    Every failure of the connection, a timeout included, is a RetriableError and
+    leaves the channel closed: an answer that comes late must not be taken for that
+    of another request.
+    """
+
+    def __init__(self, host: str, port: int, *, client_id: str, timeout_ms: int) -> None:
+        self.address = f"{host}:{port}"
+        self._client_id = client_id
+        self._correlation_id = 0
+        self._timeout_s = timeout_ms / 1000
+        try:
+            self._socket = socket.create_connection((host, port), timeout=self._timeout_s)
+        except OSError as error:
+            raise RetriableError(
+                f"cannot connect to {self.address}: {error}; is the log running there?"
+            ) from error
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def request(self, api: Api, version: int, fields: Mapping[str, Any], *, wait_ms: int = 0) -> Fields:
+        """The decoded answer; `wait_ms` is how long the broker was asked to hold it back."""
+        self._correlation_id += 1
+        frame = encode_request(api, version, self._correlation_id, self._client_id, fields)
+        try:
+            self._socket.settimeout(self._timeout_s + wait_ms / 1000)
+            self._socket.sendall(frame)
+            cursor = Cursor(self._receive())
+        except OSError as error:
+            self.close()
+            raise RetriableError(f"{self.address} did not answer {name_of(api)}: {error}") from error
+        return self._decode(api, version, cursor)
+
+    def close(self) -> None:
+        """Closes the connection; harmless when repeated."""
+        self._socket.close()
+
+    def _decode(self, api: Api, version: int, cursor: Cursor) -> Fields:
+        read_header, read_body = response_body_reader(api, version)
+        header = read_header(cursor)
+        if header.correlation_id != self._correlation_id:
+            self.close()
+            raise RetriableError(
+                f"{self.address} answered request {header.correlation_id}, not {self._correlation_id}"
+            )
+        body: Fields = read_body(cursor)
+        return body
+
+    def _receive(self) -> bytearray:
+        (size,) = struct.unpack(">i", self._receive_exactly(4))
+        if not 0 < size <= MAX_RESPONSE_BYTES:
+            raise ConnectionError(f"an answer of {size} bytes is not Kafka's protocol")
+        return self._receive_exactly(size)
+
+    def _receive_exactly(self, size: int) -> bytearray:
+        buffer = bytearray(size)
+        view, position = memoryview(buffer), 0
+        while position < size:
+            received = self._socket.recv_into(view[position:])
+            if received == 0:
+                raise ConnectionError("it closed the connection")
+            position += received
+        return buffer

@@ -1,0 +1,267 @@
+"""Raw record batches for a range of offsets, from whichever broker leads the partition."""
+
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from headrace.client.batches import AbortedTransaction, Runs, visible_runs
+from headrace.client.channel import Channel
+from headrace.client.connection import Connection
+from headrace.errors import ConfigError, RequestError, RetriableError
+from headrace.wire import Api, ErrorCode, Fields, VersionRange, name_of
+
+__all__ = ["EARLIEST", "LATEST", "RawFetcher", "TopicLayout"]
+
+T = TypeVar("T")
+
+EARLIEST = -2
+LATEST = -1
+
+# One version of each, which Kafka has spoken since 3.1: topics have ids, so a topic that
+# was deleted and created again is never taken for the old one.
+_VERSIONS = {Api.METADATA: 12, Api.LIST_OFFSETS: 7, Api.FETCH: 13}
+
+_BACKOFF_S, _MAX_BACKOFF_S = 0.05, 1.0
+_FETCH_WAIT_MS = 500
+_READ_COMMITTED = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicLayout:
+    """A topic's id and which broker leads each of its partitions."""
+
+    name: str
+    id: uuid.UUID
+    leaders: Mapping[int, int]
+
+
+class RawFetcher:
+    """Asks a log for its layout, its offsets and its bytes; sees committed records only.
+
+    Synchronous, for one thread. A broker that cannot be reached or is not ready is
+    tried again for `retry_timeout_ms`, with fresh metadata each time; then the last
+    RetriableError comes out. Use as a context manager, or `close` it.
+    """
+
+    def __init__(self, connection: Connection, *, max_bytes: int = 8 << 20) -> None:
+        self._connection = connection
+        self._max_bytes = max_bytes
+        self._channels: dict[tuple[str, int], Channel] = {}
+        self._brokers: dict[int, tuple[str, int]] = {}
+        self._layouts: dict[str, TopicLayout] = {}
+
+    def layout(self, topic: str) -> TopicLayout:
+        """The topic as it is now; raises RequestError if it does not exist."""
+        self._layouts.pop(topic, None)
+        return self._retrying(lambda: self._layout(topic))
+
+    def offsets(self, topic: str, when: int) -> dict[int, int]:
+        """An offset of every partition: LATEST (the end of what is committed), EARLIEST, or of a time in ms.
+
+        For a time, it is the first record at or after it; the end where there is none.
+        """
+        found = self._retrying(lambda: self._list_offsets(topic, when))
+        if when >= 0 and -1 in found.values():
+            ends = self.offsets(topic, LATEST)
+            found = {partition: ends[partition] if at == -1 else at for partition, at in found.items()}
+        return found
+
+    def fetch(
+        self, topic: str, partition: int, start: int, end: int, *, topic_id: uuid.UUID | None = None
+    ) -> Iterator[memoryview]:
+        """Runs of whole, checked record batches that hold every visible record from `start` up to `end`.
+
+        The first and the last batch may reach beyond the range. Raises RequestError
+        if `start` is no longer on the log, or if the topic is not the one of that id:
+        nothing is skipped in silence.
+        """
+        while start < end:
+            found = self._retrying(lambda: self._fetch(topic, partition, start, end, topic_id))  # noqa: B023
+            yield from found.runs
+            start = found.next_offset
+
+    def close(self) -> None:
+        """Closes every connection; the fetcher may be used again, and connects anew."""
+        for channel in self._channels.values():
+            channel.close()
+        self._channels.clear()
+        self._layouts.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # --- one attempt each ---------------------------------------------------------------------
+
+    def _layout(self, topic: str) -> TopicLayout:
+        if topic not in self._layouts:
+            fields = {"topics": [{"topic_id": None, "name": topic}], "allow_auto_topic_creation": False}
+            answer = self._bootstrap().request(Api.METADATA, _VERSIONS[Api.METADATA], fields)
+            self._brokers = {each.node_id: (each.host, each.port) for each in answer.brokers}
+            self._layouts[topic] = _read_layout(topic, answer.topics[0])
+        return self._layouts[topic]
+
+    def _list_offsets(self, topic: str, when: int) -> dict[int, int]:
+        layout = self._layout(topic)
+        by_leader: dict[int, list[int]] = {}
+        for partition, leader in layout.leaders.items():
+            by_leader.setdefault(leader, []).append(partition)
+        found: dict[int, int] = {}
+        for leader, partitions in by_leader.items():
+            wanted = [{"partition_index": each, "timestamp": when} for each in partitions]
+            fields = _LIST_OFFSETS | {"topics": [{"name": topic, "partitions": wanted}]}
+            answer = self._channel(leader).request(Api.LIST_OFFSETS, _VERSIONS[Api.LIST_OFFSETS], fields)
+            for each in answer.topics[0].partitions:
+                _check(each.error_code, f"{topic}-{each.partition_index}: offsets")
+                found[each.partition_index] = each.offset
+        return dict(sorted(found.items()))
+
+    def _fetch(self, topic: str, partition: int, start: int, end: int, topic_id: uuid.UUID | None) -> Runs:
+        layout = self._layout(topic)
+        _check_identity(layout, topic_id)
+        if partition not in layout.leaders:
+            raise RequestError(f"{topic} has no partition {partition}; it has {len(layout.leaders)}", code=3)
+        fields = _FETCH | self._wanted(layout, partition, start)
+        channel = self._channel(layout.leaders[partition])
+        answer = channel.request(Api.FETCH, _VERSIONS[Api.FETCH], fields, wait_ms=_FETCH_WAIT_MS)
+        _check(answer.error_code, f"{topic}-{partition}")
+        data = answer.responses[0].partitions[0]
+        if data.error_code == ErrorCode.offset_out_of_range:
+            raise self._out_of_range(topic, partition, start)
+        _check(data.error_code, f"{topic}-{partition}")
+        return _progress(data, f"{topic}-{partition}", start, end)
+
+    def _wanted(self, layout: TopicLayout, partition: int, start: int) -> dict[str, Any]:
+        wanted = {"partition": partition, "fetch_offset": start, "partition_max_bytes": self._max_bytes}
+        return {
+            "max_bytes": self._max_bytes,
+            "topics": [{"topic_id": layout.id, "partitions": [_FETCH_PARTITION | wanted]}],
+        }
+
+    def _out_of_range(self, topic: str, partition: int, start: int) -> RequestError:
+        first = self._list_offsets(topic, EARLIEST)[partition]
+        last = self._list_offsets(topic, LATEST)[partition]
+        what = "were removed before they were read" if start < first else "are not there"
+        return RequestError(
+            f"{topic}-{partition}: records from offset {start} {what}: the log now holds {first} to {last}. "
+            "Start again from a position inside, or keep records longer (retention.ms, retention.bytes)",
+            code=ErrorCode.offset_out_of_range,
+        )
+
+    # --- connections and retries --------------------------------------------------------------
+
+    def _retrying(self, attempt: Callable[[], T]) -> T:
+        deadline = time.monotonic() + self._connection.retry_timeout_ms / 1000
+        backoff_s = _BACKOFF_S
+        while True:
+            try:
+                return attempt()
+            except RetriableError:
+                self.close()
+                if time.monotonic() + backoff_s > deadline:
+                    raise
+            time.sleep(backoff_s)
+            backoff_s = min(2 * backoff_s, _MAX_BACKOFF_S)
+
+    def _channel(self, node: int) -> Channel:
+        if node not in self._brokers:
+            raise RetriableError(f"no broker {node} is known at present")
+        return self._open(*self._brokers[node])
+
+    def _bootstrap(self) -> Channel:
+        failures = []
+        for host, port in [*self._channels, *self._connection.servers()]:
+            try:
+                return self._open(host, port)
+            except RetriableError as error:
+                failures.append(str(error))
+        raise RetriableError("; ".join(failures))
+
+    def _open(self, host: str, port: int) -> Channel:
+        if (host, port) not in self._channels:
+            settings = self._connection
+            channel = Channel(
+                host, port, client_id=settings.client_id, timeout_ms=settings.request_timeout_ms
+            )
+            _check_versions(channel)
+            self._channels[host, port] = channel
+        return self._channels[host, port]
+
+
+_LIST_OFFSETS: dict[str, Any] = {"replica_id": -1, "isolation_level": _READ_COMMITTED}
+_FETCH: dict[str, Any] = {
+    "replica_id": -1,
+    "max_wait": _FETCH_WAIT_MS,
+    "min_bytes": 1,
+    "isolation_level": _READ_COMMITTED,
+    "session_id": 0,
+    "session_epoch": -1,  # no fetch session: each request says everything
+}
+_FETCH_PARTITION: dict[str, Any] = {
+    "current_leader_epoch": -1,
+    "last_fetched_epoch": -1,
+    "log_start_offset": -1,
+}
+
+
+def _check(code: int, what: str) -> None:
+    """Raises the error that a Kafka code stands for, RetriableError where waiting may help."""
+    if code == ErrorCode.none:
+        return
+    error = ErrorCode(code)
+    message = f"{what}: the broker answered {error.name} ({code})"
+    raise (RetriableError if error.retriable else RequestError)(message, code=code)
+
+
+def _check_versions(channel: Channel) -> None:
+    answer = channel.request(Api.API_VERSIONS, 0, {})
+    spoken = {each.api_key: VersionRange(each.min_version, each.max_version) for each in answer.api_keys}
+    for api, version in _VERSIONS.items():
+        if version not in spoken.get(api, VersionRange(0, -1)):
+            raise ConfigError(
+                f"{channel.address} does not speak version {version} of {name_of(api)}; "
+                "use `headrace broker` or Kafka 3.1 or newer"
+            )
+
+
+def _read_layout(topic: str, found: Fields) -> TopicLayout:
+    if found.error_code == ErrorCode.unknown_topic_or_partition:
+        raise RequestError(
+            f"there is no topic {topic!r}; create it (`headrace topics create {topic}`) or correct the name",
+            code=found.error_code,
+        )
+    _check(found.error_code, topic)
+    for each in found.partitions:
+        _check(each.error_code, f"{topic}-{each.partition_index}")
+    leaders = {each.partition_index: each.leader_id for each in found.partitions}
+    return TopicLayout(name=topic, id=found.topic_id, leaders=dict(sorted(leaders.items())))
+
+
+def _check_identity(layout: TopicLayout, topic_id: uuid.UUID | None) -> None:
+    if topic_id is not None and layout.id != topic_id:
+        raise RequestError(
+            f"topic {layout.name!r} was deleted and created again (id {topic_id}, now {layout.id}): offsets of "
+            " the old one mean nothing on the new. Start anew, with an empty checkpoint",
+            code=ErrorCode.inconsistent_topic_id,
+        )
+
+
+def _progress(data: Fields, where: str, start: int, end: int) -> Runs:
+    """The runs of a fetch; RetriableError if it brought nothing although the range is not at its end."""
+    aborted = [
+        AbortedTransaction(each.producer_id, each.first_offset) for each in data.aborted_transactions or ()
+    ]
+    found = visible_runs(memoryview(data.records or b""), aborted, start)
+    if found.next_offset <= start:
+        raise RetriableError(
+            f"{where}: no records from offset {start} although {end} should be the end; "
+            f"the log is readable up to {data.last_stable_offset} (high watermark {data.high_watermark})"
+        )
+    return found
