@@ -32,6 +32,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from headrace.errors import ConfigError, HeadraceError
+from headrace.java import find_java
 
 __all__ = ["KAFKA_VERSION", "KafkaServer", "PeerUnavailable", "fetch_kafka", "wait_for_metadata"]
 
@@ -290,11 +291,10 @@ def _first_error(output: str) -> str:
 
 
 def _find_java() -> Path:
-    home = os.environ.get("JAVA_HOME")
-    found = Path(home, "bin", "java") if home else Path(shutil.which("java") or "")
-    if not found.is_file():
-        raise PeerUnavailable("Kafka needs Java 17 or newer; set JAVA_HOME or put `java` on the path")
-    return found
+    try:
+        return find_java().home / "bin" / "java"
+    except ConfigError as none_found:
+        raise PeerUnavailable(str(none_found)) from none_found
 
 
 def _run(command: list[str], *, timeout_s: float) -> subprocess.CompletedProcess[str]:
