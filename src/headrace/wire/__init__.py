@@ -14,13 +14,24 @@ is None. May import `records`, `errors`.
 from kio.schema.errors import ErrorCode
 
 from headrace.wire.apis import Api, VersionRange, name_of, versions_of
-from headrace.wire.codec import Fields, MalformedError, decoder, encoder
-from headrace.wire.frames import Request, decode_request, encode_request, encode_response, response_body_reader
+from headrace.wire.codec import decoder, encoder
+from headrace.wire.frames import (
+    Request,
+    decode_request,
+    encode_request,
+    encode_response,
+    response_body_reader,
+)
+from headrace.wire.framing import FrameAssembler
+from headrace.wire.values import Deferred, Fields, Frame, MalformedError
 
 __all__ = [
     "Api",
+    "Deferred",
     "ErrorCode",
     "Fields",
+    "Frame",
+    "FrameAssembler",
     "MalformedError",
     "Request",
     "VersionRange",

@@ -6,7 +6,8 @@ from functools import cache
 from typing import Any
 
 from headrace.wire.apis import name_of
-from headrace.wire.codec import Cursor, Fields, MalformedError, Reader, decoder, encoder, message
+from headrace.wire.codec import decoder, encoder, message
+from headrace.wire.values import Cursor, Fields, Frame, MalformedError, Reader
 
 __all__ = ["Request", "decode_request", "encode_request", "encode_response", "response_body_reader"]
 
@@ -68,24 +69,23 @@ def decode_request(
     )
 
 
-def encode_response(
-    api_key: int, version: int, correlation_id: int, fields: Mapping[str, Any]
-) -> bytearray:
+def encode_response(api_key: int, version: int, correlation_id: int, fields: Mapping[str, Any]) -> Frame:
     """A whole response frame, its length included."""
     write_header, write_body = _encoders(api_key, version, "response")
-    out = bytearray(4)
+    out = Frame(4)
     write_header(out, {"correlation_id": correlation_id})
     write_body(out, fields)
-    out[:4] = (len(out) - 4).to_bytes(4, "big")
+    size = len(out) - 4 + sum(deferred.size_bytes for _, deferred in out.deferred)
+    out[:4] = size.to_bytes(4, "big")
     return out
 
 
 def encode_request(
     api_key: int, version: int, correlation_id: int, client_id: str, fields: Mapping[str, Any]
-) -> bytearray:
+) -> Frame:
     """A whole request frame, its length included."""
     write_header, write_body = _encoders(api_key, version, "request")
-    out = bytearray(4)
+    out = Frame(4)
     write_header(
         out,
         {

@@ -1,0 +1,82 @@
+"""What the broker is: versions, cluster, disks, producer ids."""
+
+import shutil
+from typing import TYPE_CHECKING, Any
+
+from headrace.wire import Api, ErrorCode, Frame, Request, encode_response
+
+if TYPE_CHECKING:
+    from headrace.broker.server import Broker
+
+__all__ = [
+    "api_versions",
+    "describe_cluster",
+    "describe_log_dirs",
+    "init_producer_id",
+    "unsupported_version",
+]
+
+
+async def api_versions(broker: "Broker", request: Request) -> dict[str, Any]:  # noqa: ARG001 - a handler's form
+    """The APIs and versions served."""
+    return {"api_keys": _served()}
+
+
+def unsupported_version(broker: "Broker", correlation_id: int) -> Frame:  # noqa: ARG001 - may depend on it later
+    """The answer to an ApiVersions request from the future: in version 0, with what is served."""
+    fields = {"error_code": int(ErrorCode.unsupported_version), "api_keys": _served()}
+    return encode_response(Api.API_VERSIONS, 0, correlation_id, fields)
+
+
+def _served() -> list[dict[str, int]]:
+    from headrace.broker.apis import HANDLERS
+
+    return [
+        {"api_key": api, "min_version": handler.versions.lowest, "max_version": handler.versions.highest}
+        for api, handler in sorted(HANDLERS.items())
+    ]
+
+
+async def describe_cluster(
+    broker: "Broker", request: Request, local_address: tuple[str, int]
+) -> dict[str, Any]:
+    """A cluster of one."""
+    host, port = broker.advertised(local_address)
+    return {
+        "endpoint_type": request.body.endpoint_type,
+        "cluster_id": broker.directory.cluster_id,
+        "controller_id": broker.settings.node_id,
+        "brokers": [{"broker_id": broker.settings.node_id, "host": host, "port": port}],
+    }
+
+
+async def describe_log_dirs(broker: "Broker", request: Request) -> dict[str, Any]:
+    """Bytes on disk per partition."""
+    wanted = request.body.topics
+    chosen = None if wanted is None else {topic.topic: set(topic.partitions) for topic in wanted}
+    disk = shutil.disk_usage(broker.settings.data)
+    topics = []
+    for topic in broker.topics.all():
+        if chosen is not None and topic.name not in chosen:
+            continue
+        sizes = [
+            {"partition_index": index, "partition_size": log.size_bytes}
+            for index, log in enumerate(topic.partitions)
+            if chosen is None or index in chosen[topic.name]
+        ]
+        topics.append({"name": topic.name, "partitions": sizes})
+    result = {
+        "log_dir": broker.settings.data,
+        "topics": topics,
+        "total_bytes": disk.total,
+        "usable_bytes": disk.free,
+    }
+    return {"results": [result]}
+
+
+async def init_producer_id(broker: "Broker", request: Request) -> dict[str, Any]:
+    """A new producer id, never given out before; transactional ids are not served yet."""
+    if request.body.transactional_id is not None:
+        return {"error_code": int(ErrorCode.transactional_id_authorization_failed)}
+    producer_id = await broker.in_thread(broker.directory.allocate_producer_ids, 1)
+    return {"producer_id": producer_id, "producer_epoch": 0}

@@ -1,0 +1,144 @@
+"""Fetch: records from synced extents, waiting for them as long as the client allows."""
+
+import asyncio
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from headrace.broker.partition import Partition
+from headrace.broker.replies import Reply
+from headrace.errors import CorruptionError, DiskError, RequestError
+from headrace.storage import Extent
+from headrace.wire import ErrorCode, Request, encode_response
+
+if TYPE_CHECKING:
+    from headrace.broker.server import Broker
+
+__all__ = ["fetch"]
+
+READ_COMMITTED = 1
+
+
+async def fetch(broker: "Broker", request: Request) -> Reply | dict[str, Any]:
+    """Answers when `min_bytes` are there, something is wrong, or `max_wait` is over."""
+    body = request.body
+    if body.session_epoch > 0:
+        # Every fetch names all its partitions: there are no sessions to find.
+        return {"error_code": ErrorCode.fetch_session_id_not_found}
+    attempt = _collect(broker, body)
+    wait_ms = min(body.max_wait, broker.settings.idle_timeout_ms)
+    if not attempt.enough and wait_ms > 0:
+        attempt = await _wait(broker, body, attempt, wait_ms / 1000)
+    fields = {"responses": attempt.responses}
+    frame = encode_response(request.api_key, request.api_version, request.correlation_id, fields)
+    return Reply(frame, attempt.release)
+
+
+@dataclasses.dataclass(slots=True)
+class _Attempt:
+    """What a fetch would answer now."""
+
+    responses: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    extents: list[Extent] = dataclasses.field(default_factory=list)
+    partitions: list[Partition] = dataclasses.field(default_factory=list)
+    size_bytes: int = 0
+    refused: bool = False
+    enough: bool = False
+
+    def release(self) -> None:
+        for extent in self.extents:
+            extent.release()
+
+
+async def _wait(broker: "Broker", body: Any, attempt: _Attempt, seconds: float) -> _Attempt:
+    """Tries again whenever a partition has more, until there is enough or the time is over."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + seconds
+    more = asyncio.Event()
+    partitions = attempt.partitions
+    for partition in partitions:
+        partition.on_records(more.set)
+    try:
+        while not attempt.enough:
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await more.wait()
+            except TimeoutError:
+                break
+            more.clear()
+            attempt.release()
+            attempt = _collect(broker, body)
+    except BaseException:
+        attempt.release()
+        raise
+    finally:
+        for partition in partitions:
+            partition.forget(more.set)
+    return attempt
+
+
+def _collect(broker: "Broker", body: Any) -> _Attempt:
+    attempt = _Attempt()
+    left = min(body.max_bytes, broker.settings.fetch_max_bytes)
+    for wanted in body.topics:
+        topic = broker.topics.find(wanted.topic, wanted.topic_id)
+        parts = []
+        for part in wanted.partitions:
+            answer = _empty(part.partition, body.isolation_level)
+            parts.append(answer)
+            partition = broker.topics.of(topic, part.partition) if topic is not None else None
+            if partition is None:
+                unknown_id = topic is None and wanted.topic_id is not None
+                answer["error_code"] = int(
+                    ErrorCode.unknown_topic_id if unknown_id else ErrorCode.unknown_topic_or_partition
+                )
+                attempt.refused = True
+                continue
+            attempt.partitions.append(partition)
+            _locate(attempt, answer, partition, part, left - attempt.size_bytes)
+        attempt.responses.append({"topic": wanted.topic, "topic_id": wanted.topic_id, "partitions": parts})
+    attempt.enough = attempt.refused or attempt.size_bytes >= body.min_bytes or not attempt.partitions
+    return attempt
+
+
+def _empty(index: int, isolation_level: int) -> dict[str, Any]:
+    return {
+        "partition_index": index,
+        "high_watermark": -1,
+        "aborted_transactions": () if isolation_level == READ_COMMITTED else None,
+        "records": b"",
+    }
+
+
+def _locate(attempt: _Attempt, answer: dict[str, Any], partition: Partition, part: Any, left: int) -> None:
+    """Adds what one partition has to offer within `left` bytes (the first batch of a fetch always fits)."""
+    log = partition.log
+    answer["high_watermark"] = answer["last_stable_offset"] = log.high_watermark
+    answer["log_start_offset"] = log.start_offset
+    if part.current_leader_epoch > 0:
+        answer["error_code"] = int(ErrorCode.unknown_leader_epoch)
+        attempt.refused = True
+        return
+    if left <= 0 and attempt.extents:
+        return
+    try:
+        extent = log.locate(part.fetch_offset, min(part.partition_max_bytes, max(left, 0)))
+    except (RequestError, CorruptionError, DiskError) as error:
+        answer["error_code"] = _code(error)
+        attempt.refused = True
+        return
+    if extent is None:
+        return
+    if attempt.extents and extent.size_bytes > left:
+        extent.release()
+        return
+    attempt.extents.append(extent)
+    attempt.size_bytes += extent.size_bytes
+    answer["records"] = extent
+
+
+def _code(error: Exception) -> int:
+    if isinstance(error, RequestError):
+        return error.code
+    return int(
+        ErrorCode.corrupt_message if isinstance(error, CorruptionError) else ErrorCode.kafka_storage_error
+    )

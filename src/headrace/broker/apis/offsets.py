@@ -1,0 +1,100 @@
+"""Where a partition begins, ends, and was at a time; deleting its oldest records."""
+
+from typing import TYPE_CHECKING, Any
+
+from headrace.broker.partition import Partition
+from headrace.errors import CorruptionError, RequestError
+from headrace.wire import ErrorCode, Request
+
+if TYPE_CHECKING:
+    from headrace.broker.server import Broker
+
+__all__ = ["delete_records", "list_offsets", "offset_for_leader_epoch"]
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = (
+    -1,
+    -2,
+    -3,
+    -4,
+    -5,
+    -6,
+)
+UNKNOWN = int(ErrorCode.unknown_topic_or_partition)
+
+
+async def list_offsets(broker: "Broker", request: Request) -> dict[str, Any]:
+    """Offsets by place or by time; -1 where no record is that late."""
+    topics = []
+    for topic in request.body.topics:
+        parts = []
+        for part in topic.partitions:
+            partition = broker.partition(topic.name, part.partition_index)
+            answer = {"partition_index": part.partition_index, "error_code": UNKNOWN}
+            if partition is not None:
+                answer.update(await _offset(broker, partition, part.timestamp))
+            parts.append(answer)
+        topics.append({"name": topic.name, "partitions": parts})
+    return {"topics": topics}
+
+
+async def _offset(broker: "Broker", partition: Partition, timestamp: int) -> dict[str, int]:
+    log = partition.log
+    found = {"error_code": 0, "leader_epoch": 0}
+    if timestamp == LATEST:
+        return {**found, "offset": log.high_watermark}
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return {**found, "offset": log.start_offset}
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return {**found, "offset": -1, "leader_epoch": -1}
+    try:
+        if timestamp == MAX_TIMESTAMP:
+            timed = await broker.in_thread(log.largest_timestamp)
+        elif timestamp >= 0:
+            timed = await broker.in_thread(log.offset_for_time, timestamp)
+        else:
+            return {"error_code": int(ErrorCode.unsupported_version)}
+    except CorruptionError:
+        return {"error_code": int(ErrorCode.corrupt_message)}
+    if timed is None:
+        return {"error_code": 0}
+    return {**found, "offset": timed.offset, "timestamp": timed.timestamp_ms}
+
+
+async def delete_records(broker: "Broker", request: Request) -> dict[str, Any]:
+    """Moves the log start up; -1 means the high watermark."""
+    topics = []
+    for topic in request.body.topics:
+        parts = []
+        for part in topic.partitions:
+            answer = {"partition_index": part.partition_index, "low_watermark": -1, "error_code": 0}
+            partition = broker.partition(topic.name, part.partition_index)
+            try:
+                if partition is None:
+                    raise RequestError("no such partition", code=UNKNOWN)
+                log = partition.log
+                offset = log.high_watermark if part.offset == -1 else part.offset
+                answer["low_watermark"] = await broker.in_thread(log.delete_before, offset)
+            except RequestError as error:
+                answer["error_code"] = error.code
+            parts.append(answer)
+        topics.append({"name": topic.name, "partitions": parts})
+    return {"topics": topics}
+
+
+async def offset_for_leader_epoch(broker: "Broker", request: Request) -> dict[str, Any]:
+    """One node never changes its epoch, 0: it ends at the high watermark."""
+    topics = []
+    for topic in request.body.topics:
+        parts = []
+        for part in topic.partitions:
+            partition = broker.partition(topic.topic, part.partition)
+            answer: dict[str, Any] = {"partition": part.partition, "error_code": UNKNOWN}
+            if partition is not None and part.current_leader_epoch > 0:
+                answer["error_code"] = int(ErrorCode.unknown_leader_epoch)
+            elif partition is not None and part.leader_epoch > 0:
+                answer["error_code"] = 0
+            elif partition is not None:
+                answer.update(error_code=0, leader_epoch=0, end_offset=partition.log.high_watermark)
+            parts.append(answer)
+        topics.append({"topic": topic.topic, "partitions": parts})
+    return {"topics": topics}

@@ -1,0 +1,247 @@
+"""One client's connection: frames in, answers out, in order.
+
+Produce requests are pipelined: each is appended as it arrives and answered
+when its sync is done, so that many of them share one. Every other request
+runs alone, as in Kafka; it may wait (a long poll, a rebalance) and the ones
+behind it wait too.
+
+Memory per connection: less than two small frames on the way in outside the
+shared budget, and one window of an answer on the way out.
+"""
+
+import asyncio
+import logging
+import struct
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, cast
+
+from headrace.broker.replies import Reply
+from headrace.errors import CorruptionError
+from headrace.storage import Extent
+from headrace.wire import Api, Frame, FrameAssembler, MalformedError, name_of
+
+if TYPE_CHECKING:
+    from headrace.broker.server import Broker
+
+__all__ = ["Connection"]
+
+logger = logging.getLogger(__name__)
+
+_api_and_version = struct.Struct(">hh").unpack_from
+
+MOST_QUEUED_FRAMES = 64
+
+
+class ConnectionClosed(Exception):  # noqa: N818 - not an error: the client left
+    """The connection ended while something was still to be sent."""
+
+
+class Connection(asyncio.BufferedProtocol):
+    """Reads frames, has them answered, writes the answers."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._settings = broker.settings
+        self._frames: deque[bytearray] = deque()
+        self._frame_waiter: asyncio.Future[None] | None = None
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._closed = False
+        self._paused = False
+        self._transport: asyncio.Transport | None = None
+        self.client_host = ""
+        self.local_address: tuple[str, int] = ("", 0)
+        self.moved_ms = broker.clock.monotonic_ms()
+        self.frame_began_ms: int | None = None
+        self._assembler = FrameAssembler(
+            broker.scratch,
+            max_bytes=self._settings.max_request_bytes,
+            reserve=self._reserve,
+            emit=self._emit,
+        )
+
+    # --- asyncio calls these ------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=self._settings.fetch_window_bytes)
+        peer = transport.get_extra_info("peername")
+        self.client_host = str(peer[0]) if peer else ""
+        here = transport.get_extra_info("sockname")
+        self.local_address = (str(here[0]), int(here[1])) if here else ("", 0)
+        if not self._broker.admit(self):
+            self.abort("too many connections (max_connections)")
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
+        return self._assembler.buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.moved_ms = self._broker.clock.monotonic_ms()
+        self._assemble(lambda: self._assembler.received(nbytes))
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
+        self._closed = True
+        self._writable.set()
+        self._wake()
+        self._broker.dismiss(self)
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self.moved_ms = self._broker.clock.monotonic_ms()
+        self._writable.set()
+
+    # --- in -----------------------------------------------------------------------------------
+
+    def abort(self, reason: str) -> None:
+        """Closes at once; the reason goes to the log."""
+        if not self._closed and self._transport is not None:
+            logger.info("closing the connection from %s: %s", self.client_host, reason)
+            self._transport.abort()
+
+    def _assemble(self, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except MalformedError as error:
+            self.abort(str(error))
+            return
+        if not self._assembler.in_the_middle:
+            self.frame_began_ms = None
+        elif self.frame_began_ms is None:
+            self.frame_began_ms = self.moved_ms
+        if self._assembler.blocked:
+            self._broker.request_memory.when_released(self._unblock)
+        self._pause_or_resume()
+
+    def _unblock(self) -> None:
+        if not self._closed:
+            self._assemble(self._assembler.unblock)
+
+    def _pause_or_resume(self) -> None:
+        full = self._assembler.blocked or len(self._frames) >= MOST_QUEUED_FRAMES
+        if self._closed or self._transport is None or full == self._paused:
+            return
+        self._paused = full
+        if full:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
+
+    def _reserve(self, size: int) -> bool:
+        return self._broker.request_memory.try_reserve(size)
+
+    def _emit(self, frame: bytearray) -> None:
+        api_key, _ = _api_and_version(frame)
+        if api_key != Api.PRODUCE and len(frame) > self._settings.max_control_bytes:
+            self._broker.release_frame(frame)
+            raise MalformedError(f"a {name_of(api_key)} request of {len(frame)} bytes (max_control_bytes)")
+        self._frames.append(frame)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._frame_waiter is not None and not self._frame_waiter.done():
+            self._frame_waiter.set_result(None)
+
+    async def _next_frame(self) -> bytearray | None:
+        """The next frame, or None when the client has left."""
+        while not self._frames:
+            if self._closed:
+                return None
+            self._frame_waiter = asyncio.get_running_loop().create_future()
+            await self._frame_waiter
+        frame = self._frames.popleft()
+        if self._paused:
+            self._pause_or_resume()
+        return frame
+
+    # --- serve --------------------------------------------------------------------------------
+
+    async def serve(self) -> None:
+        """Answers requests until the client leaves or breaks the protocol."""
+        outbox: asyncio.Queue[Awaitable[Reply | None] | None] = asyncio.Queue(self._settings.produce_pipeline)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                sender = tasks.create_task(self._send_all(outbox))
+                try:
+                    await self._answer_all(outbox)
+                finally:
+                    if self._closed:
+                        sender.cancel()
+        except* (ConnectionClosed, asyncio.CancelledError):
+            pass
+        except* MalformedError as errors:
+            self.abort(str(errors.exceptions[0]))
+        except* CorruptionError as errors:
+            self.abort(f"damage on disk: {errors.exceptions[0]}")
+        except* Exception as errors:
+            logger.exception("a request from %s failed", self.client_host, exc_info=errors)
+            self.abort("an internal error")
+        finally:
+            self._give_back()
+
+    def _give_back(self) -> None:
+        while self._frames:
+            self._broker.release_frame(self._frames.popleft())
+
+    async def _answer_all(self, outbox: "asyncio.Queue[Any]") -> None:
+        while (frame := await self._next_frame()) is not None:
+            api_key, version = _api_and_version(frame)
+            if api_key == Api.PRODUCE:
+                await outbox.put(self._broker.start_produce(self, frame, version))
+                continue
+            await outbox.join()
+            try:
+                reply = await self._broker.answer(self, frame, api_key, version)
+            finally:
+                self._broker.release_frame(frame)
+            await self._write(reply)
+
+    async def _send_all(self, outbox: "asyncio.Queue[Any]") -> None:
+        while True:
+            reply = await (await outbox.get())
+            if reply is not None:
+                await self._write(reply)
+            outbox.task_done()
+
+    # --- out ----------------------------------------------------------------------------------
+
+    async def _write(self, reply: Reply) -> None:
+        frame = reply.frame
+        try:
+            if not frame.deferred:
+                await self._put(frame)
+                return
+            view, position = memoryview(frame), 0
+            for place, extent in frame.deferred:
+                await self._put(bytes(view[position:place]))
+                await self._stream(cast(Extent, extent))
+                position = place
+            if position < len(frame):
+                await self._put(bytes(view[position:]))
+        finally:
+            reply.release()
+
+    async def _stream(self, extent: Extent) -> None:
+        """Sends an extent window by window, as fast as the client reads."""
+        left = extent.size_bytes
+        while left:
+            window = min(left, self._settings.fetch_window_bytes)
+            chunk = extent.read_chunk(window, wait=False)
+            if chunk is None:  # not in the page cache: the disk must not hold up the others
+                chunk = await self._broker.in_thread(extent.read_chunk, window, wait=True)
+            left -= len(chunk)
+            await self._put(chunk)
+
+    async def _put(self, data: bytes | Frame) -> None:
+        if self._closed or self._transport is None:
+            raise ConnectionClosed
+        self._transport.write(data)
+        if not self._writable.is_set():
+            await self._writable.wait()
+        if self._closed:
+            raise ConnectionClosed

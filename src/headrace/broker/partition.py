@@ -1,0 +1,94 @@
+"""A partition as the broker sees it: its log, who waits for its sync, who waits for its records.
+
+Group commit happens here. At most one commit of a partition runs at a time, on
+a worker thread; everything appended while it runs is taken by the next one.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor
+
+from headrace.errors import DiskError
+from headrace.storage import PartitionLog
+
+__all__ = ["Partition"]
+
+logger = logging.getLogger(__name__)
+
+
+class Partition:
+    """Appends, group commits and wake-ups of one partition. Event loop only."""
+
+    def __init__(self, log: PartitionLog, executor: Executor) -> None:
+        self.log = log
+        self._executor = executor
+        self._committing: asyncio.Future[int] | None = None
+        self._unsynced: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._readers: set[Callable[[], None]] = set()
+
+    def append(self, batch: bytearray | memoryview, *, now_ms: int) -> int:
+        """Queues a checked batch and starts a commit if none runs; its base offset."""
+        base_offset = self.log.append(batch, now_ms=now_ms)
+        if self._committing is None:
+            self._commit()
+        return base_offset
+
+    def synced(self) -> asyncio.Future[None]:
+        """Done once everything appended so far is on disk; fails with DiskError if that failed."""
+        done = asyncio.get_running_loop().create_future()
+        if self.log.end_offset <= self.log.high_watermark:
+            done.set_result(None)
+        else:
+            self._unsynced.append((self.log.end_offset, done))
+        return done
+
+    def on_records(self, wake: Callable[[], None]) -> None:
+        """Calls `wake` whenever the high watermark moves, until `forget`."""
+        self._readers.add(wake)
+
+    def forget(self, wake: Callable[[], None]) -> None:
+        self._readers.discard(wake)
+
+    async def wait_idle(self) -> None:
+        """Waits until no commit runs."""
+        while self._committing is not None:
+            await asyncio.wait([self._committing])
+
+    def _commit(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._committing = loop.run_in_executor(self._executor, self.log.commit)
+        self._committing.add_done_callback(self._committed)
+
+    def _committed(self, commit: asyncio.Future[int]) -> None:
+        self._committing = None
+        if commit.cancelled():
+            return
+        error = commit.exception()
+        if error is not None:
+            self._fail(error)
+        else:
+            self._acknowledge(commit.result())
+        if self.log.pending_bytes and self.log.failed is None:
+            self._commit()
+
+    def _acknowledge(self, high_watermark: int) -> None:
+        while self._unsynced and self._unsynced[0][0] <= high_watermark:
+            _, done = self._unsynced.popleft()
+            if not done.done():
+                done.set_result(None)
+        for wake in tuple(self._readers):
+            wake()
+
+    def _fail(self, error: BaseException) -> None:
+        """Fails every append that is not on disk: the log gave up their offsets together."""
+        if not isinstance(error, DiskError):
+            logger.error("a commit failed unexpectedly", exc_info=error)
+        else:
+            logger.error("%s", error)
+        waiting, self._unsynced = self._unsynced, deque()
+        for _, done in waiting:
+            if not done.done():
+                done.set_exception(error)
+                done.exception()  # an acks=0 producer waits for nothing: mark it as seen

@@ -1,0 +1,199 @@
+"""The broker: one event loop that owns every partition, group and connection."""
+
+import asyncio
+import logging
+import struct
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from headrace.broker.apis import HANDLERS
+from headrace.broker.apis.cluster import unsupported_version
+from headrace.broker.apis.produce import produce
+from headrace.broker.connection import Connection
+from headrace.broker.coordinator import Coordinator
+from headrace.broker.memory import MemoryBudget
+from headrace.broker.partition import Partition
+from headrace.broker.replies import Reply
+from headrace.broker.settings import BrokerSettings, host_and_port
+from headrace.broker.topics import Topics
+from headrace.clock import Clock, SystemClock
+from headrace.errors import ConfigError
+from headrace.groups import GroupSettings
+from headrace.storage import DataDirectory
+from headrace.wire import Api, MalformedError, decode_request, encode_response, name_of
+from headrace.wire.framing import SMALL_FRAME_BYTES
+
+__all__ = ["Broker"]
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class Broker:
+    """Serves Kafka's protocol from one data directory.
+
+    `async with Broker(settings).serving() as broker:` listens until the block
+    ends, then stops cleanly: no new requests, everything appended is synced,
+    the directory is closed so that the next start has nothing to recover.
+    """
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        *,
+        group_settings: GroupSettings | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.settings = settings
+        self.clock = clock or SystemClock()
+        self.scratch = memoryview(bytearray(SMALL_FRAME_BYTES))
+        self.request_memory = MemoryBudget(settings.request_memory_bytes)
+        self._executor = ThreadPoolExecutor(settings.commit_threads, "headrace-disk")
+        self._readers = ThreadPoolExecutor(2, "headrace-read")
+        self._connections: set[Connection] = set()
+        self._group_settings = group_settings or GroupSettings()
+        self._tasks: asyncio.TaskGroup
+        self.directory: DataDirectory
+        self.topics: Topics
+        self.coordinator: Coordinator
+        self.host, self.port = host_and_port("listen", settings.listen)
+
+    # --- life ---------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator["Broker"]:
+        """Opens the directory, listens, and undoes both at the end of the block."""
+        self.directory = await self.in_thread(DataDirectory.open, Path(self.settings.data), clock=self.clock)
+        try:
+            self.topics = Topics(self.directory, self._executor)
+            self.coordinator = Coordinator(self, self._group_settings)
+            await self.coordinator.load()
+            async with asyncio.TaskGroup() as self._tasks:
+                listener = await self._listen()
+                upkeep = [self._tasks.create_task(self._sweep()), self._tasks.create_task(self._upkeep())]
+                upkeep.append(self._tasks.create_task(self.coordinator.run()))
+                try:
+                    yield self
+                finally:
+                    listener.close()
+                    for task in upkeep:
+                        task.cancel()
+                    for connection in tuple(self._connections):
+                        connection.abort("the broker is stopping")
+        finally:
+            await self._close()
+
+    async def _listen(self) -> asyncio.Server:
+        loop = asyncio.get_running_loop()
+        try:
+            server = await loop.create_server(lambda: Connection(self), self.host, self.port, backlog=2048)
+        except OSError as error:
+            raise ConfigError(
+                f"cannot listen on {self.settings.listen} ({error.strerror});"
+                " stop what uses it or choose another --listen"
+            ) from error
+        self.port = server.sockets[0].getsockname()[1]
+        return server
+
+    async def _close(self) -> None:
+        if hasattr(self, "topics"):
+            await self.topics.wait_idle()
+        await self.in_thread(self.directory.close)
+        self._executor.shutdown()
+        self._readers.shutdown()
+
+    def in_thread(self, call: Callable[..., T], *args: Any, **named: Any) -> "asyncio.Future[T]":
+        """Runs something that blocks on a worker thread."""
+        loop = asyncio.get_running_loop()
+        return loop.run_in_executor(self._readers, lambda: call(*args, **named))
+
+    async def _sweep(self) -> None:
+        """Closes connections that stall in the middle of a request or moved nothing for long."""
+        while True:
+            await asyncio.sleep(1)
+            now_ms = self.clock.monotonic_ms()
+            for connection in tuple(self._connections):
+                began_ms = connection.frame_began_ms
+                if began_ms is not None and now_ms - began_ms > self.settings.receive_timeout_ms:
+                    connection.abort("half a request and nothing more (receive_timeout_ms)")
+                elif now_ms - connection.moved_ms > self.settings.idle_timeout_ms:
+                    connection.abort("idle (idle_timeout_ms)")
+
+    async def _upkeep(self) -> None:
+        """Retention and compaction, partition by partition, away from the event loop."""
+        while True:
+            await asyncio.sleep(self.settings.upkeep_interval_ms / 1000)
+            await self.keep_up()
+
+    async def keep_up(self) -> None:
+        """One round of retention and compaction over all partitions."""
+        for topic in tuple(self.directory.topics.values()):
+            for log in tuple(topic.partitions):
+                try:
+                    await self.in_thread(log.keep_up, self.clock.now_ms())
+                except Exception:
+                    logger.exception("retention or compaction of a partition of %s failed", topic.name)
+
+    # --- connections --------------------------------------------------------------------------
+
+    def admit(self, connection: Connection) -> bool:
+        """Takes a connection in, unless there are too many."""
+        if len(self._connections) >= self.settings.max_connections:
+            return False
+        self._connections.add(connection)
+        self._tasks.create_task(connection.serve())
+        return True
+
+    def dismiss(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+
+    def release_frame(self, frame: bytearray) -> None:
+        """Gives back the memory that a large frame had reserved."""
+        if len(frame) > SMALL_FRAME_BYTES:
+            self.request_memory.release(len(frame))
+
+    # --- requests -----------------------------------------------------------------------------
+
+    def start_produce(
+        self, connection: Connection, frame: bytearray, version: int
+    ) -> "asyncio.Future[Reply | None]":
+        """Appends what a produce request carries; the future is its answer, None for acks=0."""
+        if version not in HANDLERS[Api.PRODUCE].versions:
+            raise MalformedError(f"produce v{version} is not served")
+        request = decode_request(frame, Api.PRODUCE, version, client_host=connection.client_host)
+        return produce(self, request, frame)
+
+    async def answer(self, connection: Connection, frame: bytearray, api_key: int, version: int) -> Reply:
+        """The answer to any request but produce."""
+        handler = HANDLERS.get(api_key)
+        if handler is None or version not in handler.versions:
+            if api_key == Api.API_VERSIONS:
+                return Reply(unsupported_version(self, _correlation_id(frame)))
+            raise MalformedError(f"{name_of(api_key)} v{version} is not served")
+        request = decode_request(frame, api_key, version, client_host=connection.client_host)
+        if handler.local_address:
+            answer = await handler.call(self, request, connection.local_address)
+        else:
+            answer = await handler.call(self, request)
+        if isinstance(answer, Reply):
+            return answer
+        return Reply(encode_response(api_key, version, request.correlation_id, answer))
+
+    def advertised(self, local_address: tuple[str, int]) -> tuple[str, int]:
+        """The address that a client who reached us at `local_address` is told to use."""
+        if self.settings.advertise:
+            return host_and_port("advertise", self.settings.advertise)
+        return local_address
+
+    def partition(self, topic: str, index: int) -> Partition | None:
+        """A partition by name and number, if it is there."""
+        return self.topics.partition(topic, index)
+
+
+def _correlation_id(frame: bytearray) -> int:
+    correlation_id: int = struct.unpack_from(">i", frame, 4)[0]
+    return correlation_id

@@ -1,0 +1,59 @@
+"""What can be set of a broker."""
+
+import dataclasses
+
+from headrace.config import setting
+from headrace.errors import ConfigError
+
+__all__ = ["BrokerSettings"]
+
+MIB = 1024 * 1024
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSettings:
+    """Settings of one broker; memory follows from these, not from what clients send."""
+
+    data: str = setting("headrace-data", "Directory of the log; made if missing.")
+    listen: str = setting("127.0.0.1:9092", "Address and port to listen on; port 0 picks a free one.")
+    advertise: str = setting(
+        "", "Address and port that clients are told to connect to; empty: where they reached us."
+    )
+    node_id: int = setting(1, "This node's id in metadata answers.")
+    auto_create_topics: bool = setting(
+        True, "Create a topic when a client that allows it asks for one that is missing."
+    )
+    default_partitions: int = setting(1, "Partitions of a topic created without a count.")
+    max_connections: int = setting(10_000, "Connections at once; further ones are closed at once.")
+    max_request_bytes: int = setting(
+        100 * MIB, "Largest request accepted; a larger one closes its connection."
+    )
+    max_control_bytes: int = setting(4 * MIB, "Largest request other than a produce request.")
+    request_memory_bytes: int = setting(
+        32 * MIB, "Memory for requests over 64 KiB that are being received or written; further ones wait."
+    )
+    produce_pipeline: int = setting(
+        32, "Produce requests of one connection that may wait for their sync at once."
+    )
+    fetch_max_bytes: int = setting(55 * MIB, "Most bytes in one fetch answer, whatever the client allows.")
+    fetch_window_bytes: int = setting(256 * 1024, "Bytes of a fetch answer held in memory per connection.")
+    commit_threads: int = setting(8, "Threads that write and sync; a partition uses one at a time.")
+    receive_timeout_ms: int = setting(30_000, "Time to receive the rest of a request once it began.")
+    idle_timeout_ms: int = setting(600_000, "Connections that moved no byte for this long are closed.")
+    upkeep_interval_ms: int = setting(10_000, "How often retention and compaction look for work.")
+
+    def __post_init__(self) -> None:
+        for name in ("default_partitions", "max_connections", "produce_pipeline", "commit_threads"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        host_and_port("listen", self.listen)
+        if self.advertise:
+            host_and_port("advertise", self.advertise)
+
+
+def host_and_port(name: str, text: str) -> tuple[str, int]:
+    """The two parts of "HOST:PORT"; an IPv6 address stands in brackets."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not port.isdecimal() or int(port) > 65535:
+        raise ConfigError(f"{name}={text!r} is not HOST:PORT, such as 127.0.0.1:9092")
+    return host.strip("[]"), int(port)

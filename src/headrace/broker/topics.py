@@ -1,0 +1,89 @@
+"""Topics as the broker serves them: the directory's, with a `Partition` around each log.
+
+Creating, changing and deleting topics writes and syncs small files, so it runs
+on a worker thread, one change at a time; the event loop goes on meanwhile.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from typing import Any
+from uuid import UUID
+
+from headrace.broker.partition import Partition
+from headrace.storage import DataDirectory, Topic
+
+__all__ = ["INTERNAL_TOPICS", "Topics"]
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets"})
+
+
+class Topics:
+    """Looks topics and partitions up; changes them one at a time."""
+
+    def __init__(self, directory: DataDirectory, executor: Executor) -> None:
+        self._directory = directory
+        self._executor = executor
+        self._partitions: dict[tuple[UUID, int], Partition] = {}
+        self._changing = asyncio.Lock()
+        self.on_change: list[Callable[[str], None]] = []
+
+    def all(self) -> list[Topic]:
+        """Every topic, by name."""
+        return sorted(self._directory.topics.values(), key=lambda topic: topic.name)
+
+    def named(self, name: str | None) -> Topic | None:
+        return self._directory.topics.get(name) if name else None
+
+    def with_id(self, topic_id: UUID | None) -> Topic | None:
+        return self._directory.topics_by_id.get(topic_id) if topic_id else None
+
+    def find(self, name: str | None, topic_id: UUID | None) -> Topic | None:
+        """By id where a request carries ids, else by name."""
+        return self.with_id(topic_id) if topic_id is not None else self.named(name)
+
+    def partition(self, name: str, index: int) -> Partition | None:
+        topic = self.named(name)
+        return self.of(topic, index) if topic is not None else None
+
+    def of(self, topic: Topic, index: int) -> Partition | None:
+        """A topic's partition, if it has that many."""
+        found = self._partitions.get((topic.id, index))
+        if found is None and 0 <= index < len(topic.partitions):
+            found = Partition(topic.partitions[index], self._executor)
+            self._partitions[topic.id, index] = found
+        return found
+
+    async def create(self, name: str, partitions: int, overrides: Mapping[str, str]) -> Topic:
+        """Raises RequestError when the name, the count or a setting is not acceptable."""
+        topic: Topic = await self._change(
+            name, self._directory.create_topic, name, partitions, dict(overrides)
+        )
+        return topic
+
+    async def delete(self, name: str) -> None:
+        topic = self.named(name)
+        if topic is not None:
+            for index in range(len(topic.partitions)):
+                partition = self._partitions.pop((topic.id, index), None)
+                if partition is not None:
+                    await partition.wait_idle()
+        await self._change(name, self._directory.delete_topic, name)
+
+    async def add_partitions(self, name: str, total: int) -> None:
+        await self._change(name, self._directory.add_partitions, name, total)
+
+    async def alter_config(self, name: str, overrides: Mapping[str, str]) -> None:
+        await self._change(name, self._directory.alter_config, name, dict(overrides))
+
+    async def _change(self, name: str, call: Callable[..., Any], *args: Any) -> Any:
+        async with self._changing:
+            result = await asyncio.get_running_loop().run_in_executor(self._executor, call, *args)
+        for tell in self.on_change:
+            tell(name)
+        return result
+
+    async def wait_idle(self) -> None:
+        """Waits until nothing is being committed."""
+        for partition in tuple(self._partitions.values()):
+            await partition.wait_idle()

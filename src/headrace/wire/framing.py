@@ -1,0 +1,107 @@
+"""Cuts a byte stream into frames, in bounded memory.
+
+Bytes first arrive in a scratch buffer shared by all connections (what is read
+into it is taken out before anyone else reads). A small frame is copied out of
+it. A large one gets a buffer of its own, once `reserve` has granted the bytes,
+and the rest of it is received straight into that buffer: it is never copied
+again on its way to the disk.
+"""
+
+from collections.abc import Callable
+
+from headrace.wire.values import MalformedError
+
+__all__ = ["SMALL_FRAME_BYTES", "FrameAssembler"]
+
+SMALL_FRAME_BYTES = 64 * 1024
+LEAST_FRAME_BYTES = 8  # API key, version and correlation id
+
+
+class FrameAssembler:
+    """Turns received bytes into whole frames.
+
+    `reserve(size)` is asked before a large frame gets its buffer; while it
+    answers False, `blocked` is true, nothing more may be received, and
+    `unblock()` tries again. What was received but not yet assembled never
+    exceeds the scratch buffer's size.
+    """
+
+    def __init__(
+        self,
+        scratch: memoryview,
+        *,
+        max_bytes: int,
+        reserve: Callable[[int], bool],
+        emit: Callable[[bytearray], None],
+    ) -> None:
+        self._scratch = scratch
+        self._max_bytes = max_bytes
+        self._reserve = reserve
+        self._emit = emit
+        self._leftover = b""
+        self._large: bytearray | None = None
+        self._received = 0
+        self.blocked = False
+
+    @property
+    def in_the_middle(self) -> bool:
+        """Whether a frame has begun and not ended."""
+        return self._large is not None or bool(self._leftover)
+
+    def buffer(self) -> memoryview:
+        """Where to receive next."""
+        if self._large is not None:
+            return memoryview(self._large)[self._received :]
+        return self._scratch
+
+    def received(self, count: int) -> None:
+        """Takes `count` bytes that were written into `buffer()`; raises MalformedError."""
+        if self._large is None:
+            self._assemble(self._leftover + bytes(self._scratch[:count]))
+            return
+        self._received += count
+        self._finish_large()
+
+    def unblock(self) -> None:
+        """Tries again after `reserve` said no."""
+        self._assemble(self._leftover)
+
+    def _finish_large(self) -> None:
+        if self._large is not None and self._received == len(self._large):
+            frame, self._large = self._large, None
+            self._emit(frame)
+
+    def _assemble(self, data: bytes) -> None:
+        position, end = 0, len(data)
+        self.blocked = False
+        while end - position >= 4:
+            size = int.from_bytes(data[position : position + 4], "big", signed=True)
+            self._check(size)
+            start, stop = position + 4, position + 4 + size
+            if size > SMALL_FRAME_BYTES:
+                if not self._reserve(size):
+                    self.blocked = True
+                    break
+                position = self._begin_large(data, start, size)
+            elif stop > end:
+                break
+            else:
+                self._emit(bytearray(data[start:stop]))
+                position = stop
+        self._leftover = data[position:]
+
+    def _begin_large(self, data: bytes, start: int, size: int) -> int:
+        """Moves what is there of a large frame into its own buffer; the position behind it."""
+        stop = min(start + size, len(data))
+        self._large = bytearray(size)
+        self._large[: stop - start] = data[start:stop]
+        self._received = stop - start
+        self._finish_large()
+        return stop
+
+    def _check(self, size: int) -> None:
+        if size < LEAST_FRAME_BYTES or size > self._max_bytes:
+            raise MalformedError(
+                f"a frame of {size} bytes; frames have {LEAST_FRAME_BYTES} to"
+                f" {self._max_bytes} (max_request_bytes)"
+            )

@@ -1,0 +1,86 @@
+import random
+
+import pytest
+
+from headrace.wire import FrameAssembler, MalformedError
+from headrace.wire.framing import SMALL_FRAME_BYTES
+
+
+class Stream:
+    """Feeds bytes to an assembler in pieces and keeps what it emits."""
+
+    def __init__(self, *, max_bytes: int = 10_000_000, grants: bool = True) -> None:
+        self.frames: list[bytes] = []
+        self.reserved: list[int] = []
+        self.grants = grants
+        self.assembler = FrameAssembler(
+            memoryview(bytearray(SMALL_FRAME_BYTES)),
+            max_bytes=max_bytes,
+            reserve=self._reserve,
+            emit=lambda frame: self.frames.append(bytes(frame)),
+        )
+
+    def _reserve(self, size: int) -> bool:
+        if self.grants:
+            self.reserved.append(size)
+        return self.grants
+
+    def feed(self, data: bytes, most: int = 1 << 30) -> int:
+        """Feeds until everything is taken or the assembler is blocked; how much was taken."""
+        position = 0
+        while position < len(data) and not self.assembler.blocked:
+            buffer = self.assembler.buffer()
+            piece = data[position : position + min(len(buffer), most)]
+            buffer[: len(piece)] = piece
+            self.assembler.received(len(piece))
+            position += len(piece)
+        return position
+
+
+def framed(*bodies: bytes) -> bytes:
+    return b"".join(len(body).to_bytes(4, "big") + body for body in bodies)
+
+
+def test_frames_come_out_whole_however_the_stream_is_cut():
+    draw = random.Random(7)
+    sizes = [8, 100, SMALL_FRAME_BYTES, SMALL_FRAME_BYTES + 1, 9, 300_000, 8, 70_000, 64]
+    bodies = [draw.randbytes(size) for size in sizes]
+    for most in (3, 1000, 65_536, 1 << 30):
+        stream = Stream()
+        stream.feed(framed(*bodies), most)
+        assert stream.frames == bodies
+        assert not stream.assembler.in_the_middle
+
+
+def test_only_large_frames_reserve_memory():
+    stream = Stream()
+    stream.feed(framed(bytes(8), bytes(SMALL_FRAME_BYTES), bytes(SMALL_FRAME_BYTES + 1)))
+    assert stream.reserved == [SMALL_FRAME_BYTES + 1]
+
+
+def test_a_refused_reservation_blocks_until_it_is_granted():
+    stream = Stream(grants=False)
+    data = framed(bytes(range(8)), bytes(100_000), b"the last")
+    taken = stream.feed(data)
+    assert stream.assembler.blocked
+    assert stream.frames == [bytes(range(8))]
+    stream.grants = True
+    stream.assembler.unblock()
+    stream.feed(data[taken:])
+    assert [len(frame) for frame in stream.frames] == [8, 100_000, 8]
+
+
+@pytest.mark.parametrize("size", [-1, 0, 7, 1_000_001, 2**31 - 1, -(2**31)])
+def test_absurd_lengths_are_refused_before_anything_is_reserved(size):
+    stream = Stream(max_bytes=1_000_000)
+    with pytest.raises(MalformedError, match="max_request_bytes"):
+        stream.feed(size.to_bytes(4, "big", signed=True) + bytes(20))
+    assert stream.reserved == []
+
+
+def test_half_a_frame_is_known_to_be_half():
+    stream = Stream()
+    stream.feed(framed(bytes(100))[:50])
+    assert stream.assembler.in_the_middle
+    stream.feed(framed(bytes(100))[50:])
+    assert not stream.assembler.in_the_middle
