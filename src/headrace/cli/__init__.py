@@ -1,0 +1,18 @@
+"""The `headrace` command.
+
+Speaks to a log only over Kafka's protocol, so every command works on ours and on
+a Kafka. Each command first makes plain data, then prints it as JSON (`--json`,
+shapes in `docs/cli.md`) or as tables. What a record or a client is called is
+somebody else's data: nothing of it reaches a terminal unescaped.
+
+May import every room; imports the heavy ones only in the command that needs them.
+"""
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """The console script."""
+    from headrace.cli.main import main as enter
+
+    enter()

@@ -1,0 +1,110 @@
+"""The one place where the command line makes clients of the log.
+
+Before a client is made the bootstrap addresses are tried with a plain
+connection, because a client library retries silently for a long time what a
+person wants to hear at once: nothing listens there. Clients are silent: no log
+lines, only errors that we word.
+"""
+
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka import admin as kafka_admin
+from confluent_kafka.admin import AdminClient
+
+from headrace.cli.failures import UnreachableError, UsageFaultError
+
+__all__ = ["ANSWER_TIMEOUT_S", "addresses", "admin", "kafka", "producer", "reader", "require_listener"]
+
+# The vocabulary of admin requests, which the library does not export to type checkers.
+kafka: Any = kafka_admin
+
+CONNECT_TIMEOUT_S = 3.0
+ANSWER_TIMEOUT_S = 20.0
+
+OnError = Callable[[KafkaError], None]
+
+
+def addresses(bootstrap: str) -> list[tuple[str, int]]:
+    """Host and port of every entry of `HOST:PORT[,HOST:PORT…]`; raises UsageFaultError."""
+    found = []
+    for entry in filter(None, (part.strip() for part in bootstrap.split(","))):
+        host, colon, port = entry.rpartition(":")
+        if not colon or not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65536:
+            raise UsageFaultError(f"--bootstrap {entry!r} is not HOST:PORT; write for example 127.0.0.1:9092")
+        found.append((host.strip("[]"), int(port)))
+    if not found:
+        raise UsageFaultError("--bootstrap is empty; write for example 127.0.0.1:9092")
+    return found
+
+
+def require_listener(bootstrap: str) -> tuple[str, int]:
+    """The first address that accepts a connection; raises UnreachableError when none does."""
+    causes = []
+    for host, port in addresses(bootstrap):
+        try:
+            socket.create_connection((host, port), timeout=CONNECT_TIMEOUT_S).close()
+        except OSError as error:
+            causes.append(f"{host}:{port}: {error.strerror or error}")
+        else:
+            return host, port
+    raise UnreachableError(
+        f"nothing is listening at {bootstrap} ({'; '.join(causes)}): "
+        "start a broker with `headrace broker`, or name another with --bootstrap"
+    )
+
+
+def admin(bootstrap: str) -> AdminClient:
+    """A client for questions and changes; raises UnreachableError at once when nothing listens."""
+    require_listener(bootstrap)
+    return AdminClient(_base(bootstrap))
+
+
+def producer(bootstrap: str, **extra: Any) -> Producer:
+    """A producer that waits for every record to be durable and makes no duplicates on retry."""
+    require_listener(bootstrap)
+    return Producer(
+        {
+            **_base(bootstrap),
+            "acks": "all",
+            "enable.idempotence": True,
+            "partitioner": "murmur2_random",
+            "linger.ms": 5,
+            **extra,
+        }
+    )
+
+
+def reader(bootstrap: str, *, on_error: OnError = lambda _: None, **extra: Any) -> Consumer:
+    """A consumer for `assign` only: joins no group, commits nothing, creates no topic.
+
+    Falling off the log is an error it hears of, never a silent skip.
+    """
+    require_listener(bootstrap)
+    return Consumer(
+        {
+            **_base(bootstrap, on_error),
+            # The library demands a group's name; nothing is ever committed under it.
+            "group.id": "headrace-cli",
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "allow.auto.create.topics": False,
+            "auto.offset.reset": "error",
+            "enable.partition.eof": True,
+            **extra,
+        }
+    )
+
+
+def _base(bootstrap: str, on_error: OnError = lambda _: None) -> dict[str, Any]:
+    return {
+        "bootstrap.servers": bootstrap,
+        "client.id": "headrace-cli",
+        "log_level": 0,
+        "error_cb": on_error,
+        "socket.connection.setup.timeout.ms": 5_000,
+        # A broker that restarts under a live tail should be found again quickly.
+        "reconnect.backoff.max.ms": 1_000,
+    }

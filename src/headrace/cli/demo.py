@@ -1,0 +1,16 @@
+"""`headrace demo`: the demonstration, which lives in `headrace.demo`."""
+
+from typing import Annotated
+
+import typer
+
+__all__ = ["demo"]
+
+
+def demo(
+    seconds: Annotated[int, typer.Option("--seconds", min=1, help="How long to produce orders.")] = 20,
+) -> int:
+    """Run the demonstration: a log, a producer, Spark, a table that grows."""
+    from headrace.demo import run  # Spark is heavy: only for whoever asks for it
+
+    return run(seconds=seconds)

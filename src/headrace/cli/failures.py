@@ -1,0 +1,81 @@
+"""What went wrong, in one line with cause and next step, and the exit code that says so.
+
+Exit codes: 0 done; 1 refused or failed; 2 the command line or a setting is
+wrong; 3 no broker answers; 130 interrupted; 141 the reader of the output went away.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import IntEnum
+
+from confluent_kafka import KafkaError, KafkaException
+
+from headrace.errors import ConfigError, HeadraceError, RequestError, RetriableError
+
+__all__ = ["ExitCode", "UnreachableError", "UsageFaultError", "exit_code", "explained", "from_kafka"]
+
+
+class ExitCode(IntEnum):
+    DONE = 0
+    FAILED = 1
+    USAGE = 2
+    UNREACHABLE = 3
+    INTERRUPTED = 130
+    BROKEN_PIPE = 141
+
+
+class UnreachableError(RetriableError):
+    """No broker answers at the bootstrap address; the same command may work later."""
+
+
+class UsageFaultError(RequestError):
+    """The options contradict each other or cannot be read; nothing was asked of the broker."""
+
+
+def exit_code(error: HeadraceError) -> ExitCode:
+    """The exit code that a failure ends the command with."""
+    if isinstance(error, UnreachableError):
+        return ExitCode.UNREACHABLE
+    return ExitCode.USAGE if isinstance(error, UsageFaultError | ConfigError) else ExitCode.FAILED
+
+
+_NEXT_STEP = {
+    KafkaError.UNKNOWN_TOPIC_OR_PART: "see `headrace topics list`, or make it with `headrace topics create`",
+    KafkaError.TOPIC_ALREADY_EXISTS: "see `headrace topics describe`, or choose another name",
+    KafkaError.INVALID_PARTITIONS: "partitions can only be added; give a larger number",
+    KafkaError.INVALID_REPLICATION_FACTOR: "a single node keeps one copy; leave --replication out",
+    KafkaError.GROUP_ID_NOT_FOUND: "see `headrace groups list`",
+    KafkaError.NON_EMPTY_GROUP: "stop its consumers, wait until its state is Empty, and run this again",
+    KafkaError.OFFSET_OUT_OF_RANGE: "see `headrace topics describe` for the offsets it holds",
+    KafkaError.MSG_SIZE_TOO_LARGE: "send smaller records, or raise the topic's max.message.bytes",
+    KafkaError.TOPIC_EXCEPTION: "use letters, digits, '.', '_' and '-', at most 249 of them",
+}
+_UNREACHABLE = (
+    KafkaError._TRANSPORT,
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._RESOLVE,
+    KafkaError._TIMED_OUT,
+)
+
+
+def from_kafka(error: KafkaError, doing: str, bootstrap: str) -> HeadraceError:
+    """The client library's error as one of ours: what was being done, the cause, the next step."""
+    if error.code() in _UNREACHABLE:
+        return UnreachableError(
+            f"{doing}: the broker at {bootstrap} does not answer ({error.str()}); "
+            "check that it runs and that the advertised address can be reached from here"
+        )
+    step = _NEXT_STEP.get(error.code())
+    cause = error.str().removeprefix("Broker: ").rstrip(". ")
+    return RequestError(f"{doing}: {cause}" + (f"; {step}" if step else ""), code=error.code())
+
+
+@contextmanager
+def explained(doing: str, bootstrap: str) -> Iterator[None]:
+    """Turns the client library's exceptions into ours at the border."""
+    try:
+        yield
+    except KafkaException as raised:
+        raise from_kafka(raised.args[0], doing, bootstrap) from raised
+    except TimeoutError as raised:
+        raise UnreachableError(f"{doing}: no answer from {bootstrap} in time; try again") from raised

@@ -1,0 +1,116 @@
+"""Questions about groups: thin I/O, plain answers."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
+
+from headrace.cli.connection import ANSWER_TIMEOUT_S
+from headrace.cli.failures import explained, from_kafka
+from headrace.cli.questions import Log, Partition
+from headrace.errors import RequestError
+
+__all__ = ["Group", "Member", "committed_offsets", "describe_group", "list_groups", "require_group"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """One member of a group and the partitions it owns."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    partitions: tuple[Partition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """A group as its coordinator describes it; `state` is Kafka's word, Dead for one that is not there."""
+
+    group: str
+    state: str
+    type: str
+    assignor: str
+    coordinator: str
+    members: tuple[Member, ...]
+
+    @property
+    def owners(self) -> dict[Partition, Member]:
+        return {partition: member for member in self.members for partition in member.partitions}
+
+
+def list_groups(log: Log) -> list[dict[str, Any]]:
+    """Every group the brokers know, by name."""
+    with explained("listing groups", log.bootstrap):
+        answer = log.client.list_consumer_groups(request_timeout=ANSWER_TIMEOUT_S).result()
+    if answer.errors:
+        raise from_kafka(answer.errors[0].args[0], "listing groups", log.bootstrap)
+    rows = [
+        {"group": each.group_id, "state": _word(each.state), "type": _word(each.type).lower()}
+        for each in answer.valid
+    ]
+    return sorted(rows, key=lambda row: row["group"])
+
+
+def _word(value: Any) -> str:
+    """Kafka's spelling of an enumeration's name: PREPARING_REBALANCING as PreparingRebalancing."""
+    return "".join(part.capitalize() for part in value.name.split("_")) if value is not None else "Unknown"
+
+
+def describe_group(log: Log, group: str) -> Group:
+    """A group as it is now; one that does not exist comes with state Dead."""
+    with explained(f"describing group {group!r}", log.bootstrap):
+        futures = log.client.describe_consumer_groups([group], request_timeout=ANSWER_TIMEOUT_S)
+        try:
+            found: Any = futures[group].result()
+        except KafkaException as raised:
+            if raised.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
+                raise
+            return Group(group=group, state="Dead", type="unknown", assignor="", coordinator="", members=())
+    return Group(
+        group=group,
+        state=_word(found.state),
+        type=_word(found.type).lower(),
+        assignor=found.partition_assignor,
+        coordinator=f"{found.coordinator.host}:{found.coordinator.port}" if found.coordinator else "",
+        members=tuple(sorted(map(_member, found.members), key=lambda member: member.member_id)),
+    )
+
+
+def _member(found: Any) -> Member:
+    owned = found.assignment.topic_partitions if found.assignment else ()
+    return Member(
+        member_id=found.member_id,
+        instance_id=found.group_instance_id or None,
+        client_id=found.client_id,
+        host=found.host.removeprefix("/"),
+        partitions=tuple(sorted((each.topic, each.partition) for each in owned)),
+    )
+
+
+def committed_offsets(log: Log, group: str) -> dict[Partition, int]:
+    """Every offset the group has committed; empty for a group that does not exist."""
+    doing = f"reading the offsets of group {group!r}"
+    with explained(doing, log.bootstrap):
+        asked = [ConsumerGroupTopicPartitions(group)]
+        futures = log.client.list_consumer_group_offsets(asked, request_timeout=ANSWER_TIMEOUT_S)
+        try:
+            found: Any = futures[group].result()
+        except KafkaException as raised:
+            if raised.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
+                raise
+            return {}
+    for each in found.topic_partitions:
+        if each.error is not None:
+            raise from_kafka(each.error, f"{doing}, {each.topic}:{each.partition}", log.bootstrap)
+    return {(each.topic, each.partition): each.offset for each in found.topic_partitions if each.offset >= 0}
+
+
+def require_group(group: Group, offsets: dict[Partition, int]) -> None:
+    """Raises RequestError when there is no such group."""
+    if group.state == "Dead" and not offsets:
+        raise RequestError(
+            f"group {group.group!r} does not exist; see `headrace groups list`",
+            code=KafkaError.GROUP_ID_NOT_FOUND,
+        )

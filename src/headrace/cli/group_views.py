@@ -1,0 +1,194 @@
+"""What `headrace groups` shows: plain data first, then tables from it. Pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from headrace.cli.group_questions import Group
+from headrace.cli.lag import UNKNOWN_TIME, partition_lag, worst_seconds
+from headrace.cli.output import table_text
+from headrace.cli.positions import Bounds
+from headrace.cli.resets import Move
+from headrace.cli.times import format_span
+from headrace.cli.values import escape
+
+__all__ = ["described", "render_description", "render_groups", "render_plan", "reset_plan"]
+
+Partition = tuple[str, int]
+Data = dict[str, Any]
+
+
+def render_groups(data: Data) -> str:
+    if not data["groups"]:
+        return "no groups; one appears when a consumer joins it or commits an offset"
+    return table_text(
+        ("group", "state", "type"), [(row["group"], row["state"], row["type"]) for row in data["groups"]]
+    )
+
+
+def described(
+    group: Group,
+    *,
+    offsets: Mapping[Partition, int],
+    bounds: Mapping[Partition, Bounds],
+    unread_ms: Mapping[Partition, int | None],
+    now_ms: int,
+) -> Data:
+    """A group with its lag; a partition whose topic is gone has neither bounds nor lag."""
+    rows, lags = [], []
+    for each in sorted({*offsets, *group.owners}):
+        limits, owner = bounds.get(each), group.owners.get(each)
+        lag = None
+        if limits is not None:
+            lag = partition_lag(
+                committed=offsets.get(each),
+                bounds=limits,
+                oldest_unread_ms=unread_ms.get(each, UNKNOWN_TIME),
+                now_ms=now_ms,
+            )
+            lags.append(lag)
+        rows.append(
+            {
+                "topic": each[0],
+                "partition": each[1],
+                "committed": offsets.get(each),
+                "log_start": limits.start if limits else None,
+                "log_end": limits.end if limits else None,
+                "lag_records": lag.records if lag else None,
+                "lag_seconds": lag.seconds if lag else None,
+                "lost_records": lag.lost_records if lag else None,
+                "member_id": owner.member_id if owner else None,
+            }
+        )
+    return {
+        "group": group.group,
+        "state": group.state,
+        "type": group.type,
+        "assignor": group.assignor or None,
+        "coordinator": group.coordinator or None,
+        "lag_records": sum(lag.records or 0 for lag in lags),
+        "lag_seconds": worst_seconds(lags),
+        "members": [_member(member) for member in group.members],
+        "partitions": rows,
+    }
+
+
+def _member(member: Any) -> Data:
+    return {
+        "member_id": member.member_id,
+        "instance_id": member.instance_id,
+        "client_id": member.client_id,
+        "host": member.host,
+        "partitions": [{"topic": topic, "partition": partition} for topic, partition in member.partitions],
+    }
+
+
+def render_description(data: Data) -> str:
+    parts = [_heading(data)]
+    if data["partitions"]:
+        parts.append(_render_partitions(data["partitions"]))
+    if data["members"]:
+        rows = [
+            (
+                each["member_id"],
+                each["instance_id"],
+                each["client_id"],
+                each["host"],
+                _owned(each["partitions"]),
+            )
+            for each in data["members"]
+        ]
+        parts.append(table_text(("member", "instance", "client", "host", "partitions"), rows))
+    else:
+        parts.append("no members")
+    parts += _warnings(data["partitions"])
+    return "\n\n".join(parts)
+
+
+def _heading(data: Data) -> str:
+    behind = f"{data['lag_records']:,} records behind"
+    if data["lag_seconds"]:
+        behind += f", the oldest unread for {format_span(data['lag_seconds'])}"
+    about = [data["state"], data["type"], data["assignor"], behind]
+    return escape(f"group {data['group']}: {', '.join(each for each in about if each)}")
+
+
+def _render_partitions(partitions: list[Data]) -> str:
+    rows = [
+        (
+            f"{each['topic']}:{each['partition']}",
+            each["committed"],
+            each["log_end"],
+            each["lag_records"],
+            None if each["lag_seconds"] is None else format_span(each["lag_seconds"]),
+            each["member_id"],
+        )
+        for each in partitions
+    ]
+    return table_text(("partition", "committed", "log end", "lag", "lag (time)", "member"), rows)
+
+
+def _owned(partitions: list[Data]) -> str:
+    by_topic: dict[str, list[int]] = {}
+    for each in partitions:
+        by_topic.setdefault(each["topic"], []).append(each["partition"])
+    return " ".join(f"{topic}:{','.join(map(str, indexes))}" for topic, indexes in by_topic.items())
+
+
+def _warnings(partitions: list[Data]) -> list[str]:
+    warnings = [
+        f"warning: {each['topic']}:{each['partition']} fell off the log: {each['lost_records']:,} records "
+        "were deleted before this group read them"
+        for each in partitions
+        if each["lost_records"]
+    ]
+    warnings += [
+        f"warning: {escape(each['topic'])}:{each['partition']} no longer exists; its committed offset remains"
+        for each in partitions
+        if each["log_end"] is None
+    ]
+    return ["\n".join(warnings)] if warnings else []
+
+
+def reset_plan(group: str, moves: list[Move], *, executed: bool) -> Data:
+    """A plan, and whether it was applied; `replayed_records` is negative where records are skipped."""
+    return {
+        "group": group,
+        "executed": executed,
+        "partitions": [
+            {
+                "topic": move.topic,
+                "partition": move.partition,
+                "committed": move.committed,
+                "target": move.target,
+                "replayed_records": move.replayed_records,
+                "log_start": move.bounds.start,
+                "log_end": move.bounds.end,
+                "clamped": move.clamped,
+            }
+            for move in moves
+        ],
+    }
+
+
+def render_plan(data: Data) -> str:
+    rows = [
+        (
+            f"{each['topic']}:{each['partition']}",
+            each["committed"],
+            each["target"],
+            _effect(each["replayed_records"]),
+            each["log_start"],
+            each["log_end"],
+            "brought inside the log" if each["clamped"] else "",
+        )
+        for each in data["partitions"]
+    ]
+    columns = ("partition", "committed", "new", "effect", "log start", "log end", "")
+    done = "applied" if data["executed"] else "dry run: nothing was changed; add --execute to apply"
+    return table_text(columns, rows, title=f"offsets of group {data['group']}") + f"\n\n{done}"
+
+
+def _effect(replayed: int | None) -> str:
+    if not replayed:
+        return "set" if replayed is None else "unchanged"
+    return f"reads {replayed:,} again" if replayed > 0 else f"skips {-replayed:,}"

@@ -1,0 +1,113 @@
+"""The `headrace` command: its tree of commands and its outer edge.
+
+Every expected failure ends here as one line on stderr and a documented exit
+code; a traceback means a defect. Heavy rooms (broker, demo) are imported only
+by the command that needs them, so that the others start quickly.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from headrace import __version__
+from headrace.cli import demo, groups, produce, tail, topics
+from headrace.cli.failures import ExitCode, exit_code
+from headrace.cli.lazy import LazyGroup
+from headrace.cli.options import Invocation
+from headrace.cli.output import Output
+from headrace.errors import HeadraceError
+
+__all__ = ["app", "main", "run"]
+
+# Typer keeps its parser to itself and exports only this leaf of the parser's errors.
+UsageError: Any = typer.BadParameter.__base__
+
+app = typer.Typer(
+    cls=LazyGroup,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Headrace: a durable log that speaks Kafka's protocol, and the tools around it.",
+    epilog="The broker to ask is --bootstrap, else HEADRACE_BOOTSTRAP, else 127.0.0.1:9092.",
+)
+app.add_typer(topics.app, name="topics")
+app.add_typer(groups.app, name="groups")
+app.command("produce")(produce.produce)
+app.command("tail")(tail.tail)
+app.command("demo")(demo.demo)
+
+
+@app.command("broker")
+def broker_standin() -> None:
+    """Run a broker: the log, served over Kafka's protocol."""
+
+
+def _version(value: bool) -> None:
+    if value:
+        Output(as_json=False).write(f"headrace {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and leave.")
+    ] = False,
+) -> None:
+    del version
+
+
+def main() -> None:
+    """The console script: runs the command line and leaves with its exit code."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs one command line and returns its exit code; never raises for an expected failure."""
+    invocation = Invocation()
+    try:
+        return _invoke(arguments, invocation)
+    except HeadraceError as error:
+        return _fail(invocation, str(error), exit_code(error))
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        return _close_pipe()
+    except OSError as error:
+        return _fail(
+            invocation, f"{error.strerror or error}: {error.filename or 'input or output'}", ExitCode.FAILED
+        )
+
+
+def _invoke(arguments: Sequence[str], invocation: Invocation) -> int:
+    command: Any = typer.main.get_command(app)
+    try:
+        result = command.main(list(arguments), prog_name="headrace", standalone_mode=False, obj=invocation)
+    except UsageError as error:
+        return _usage(error, invocation)
+    except typer.Abort:
+        return ExitCode.INTERRUPTED
+    return result if isinstance(result, int) else ExitCode.DONE
+
+
+def _usage(error: Any, invocation: Invocation) -> int:
+    """One line instead of a box; a bare `headrace` or `headrace topics` has shown its help already."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        return ExitCode.USAGE
+    where = error.ctx.command_path if error.ctx else "headrace"
+    message = error.format_message().rstrip(".").replace("\n", " ")
+    return _fail(invocation, f"{message}; see `{where} --help`", ExitCode.USAGE)
+
+
+def _fail(invocation: Invocation, message: str, code: ExitCode) -> int:
+    Output(as_json=invocation.as_json).error(message, exit_code=int(code))
+    return code
+
+
+def _close_pipe() -> int:
+    # The interpreter flushes stdout once more when it leaves, and would complain.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return ExitCode.BROKEN_PIPE

@@ -1,0 +1,23 @@
+"""Asking before something is lost."""
+
+import sys
+
+from headrace.cli.failures import UsageFaultError
+from headrace.errors import RequestError
+
+__all__ = ["require_confirmation"]
+
+
+def require_confirmation(consequence: str, name: str) -> None:
+    """Returns only when the user has typed the name; raises RequestError otherwise.
+
+    Without a terminal nobody can answer, and so the answer is no.
+    """
+    if not sys.stdin.isatty():
+        raise UsageFaultError(
+            f"{consequence}; there is no terminal to confirm it on: add --yes if it is meant"
+        )
+    sys.stderr.write(f"{consequence}. Type {name} to go on: ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip() != name:
+        raise RequestError(f"not confirmed, nothing was deleted; type {name} exactly, or add --yes")

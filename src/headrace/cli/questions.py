@@ -1,0 +1,102 @@
+"""Questions to the log: topics, offsets, configurations. Thin I/O, plain answers."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from confluent_kafka import IsolationLevel, KafkaError, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from headrace.cli.connection import ANSWER_TIMEOUT_S, kafka
+from headrace.cli.failures import explained
+from headrace.cli.positions import Bounds, Kind, Position
+from headrace.errors import RequestError
+
+__all__ = ["Log", "Partition"]
+
+Partition = tuple[str, int]
+
+
+class Log:
+    """The log behind one bootstrap address. Every method asks anew; failures come as our errors."""
+
+    def __init__(self, client: AdminClient, bootstrap: str) -> None:
+        self.client = client
+        self.bootstrap = bootstrap
+
+    def cluster(self) -> Any:
+        """Brokers and topics. Always asks for all topics: asking for one by name may create it."""
+        with explained("listing topics", self.bootstrap):
+            return self.client.list_topics(timeout=ANSWER_TIMEOUT_S)
+
+    def topic(self, name: str) -> Any:
+        """One topic's partitions; raises RequestError when there is none of that name."""
+        found = self.cluster().topics.get(name)
+        if found is None:
+            raise RequestError(
+                f"topic {name!r} does not exist at {self.bootstrap}; see `headrace topics list`, "
+                f"or make it with `headrace topics create {name}`",
+                code=KafkaError.UNKNOWN_TOPIC_OR_PART,
+            )
+        return found
+
+    def partitions(self, topic: str, only: Iterable[int] = ()) -> list[Partition]:
+        """A topic's partitions in order, or those of `only`; raises RequestError on one that is not there."""
+        present = sorted(self.topic(topic).partitions)
+        wanted = sorted(set(only))
+        if missing := [each for each in wanted if each not in present]:
+            raise RequestError(
+                f"topic {topic!r} has no partition {missing[0]}; it has 0 to {len(present) - 1}",
+                code=KafkaError.UNKNOWN_TOPIC_OR_PART,
+            )
+        return [(topic, partition) for partition in wanted or present]
+
+    def bounds(
+        self, partitions: Iterable[Partition], *, committed_only: bool = False
+    ) -> dict[Partition, Bounds]:
+        """Log start and end of each; `committed_only` ends before the first open transaction."""
+        listed = list(partitions)
+        starts = self._offsets(listed, kafka.OffsetSpec.earliest())
+        level = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
+        ends = self._offsets(listed, kafka.OffsetSpec.latest(), level)
+        return {each: Bounds(start=starts[each], end=ends[each]) for each in listed}
+
+    def offsets_at(self, partitions: Iterable[Partition], time_ms: int) -> dict[Partition, int | None]:
+        """The first record at or after a time, per partition; None where there is none."""
+        found = self._offsets(list(partitions), kafka.OffsetSpec.for_timestamp(time_ms))
+        return {each: offset if offset >= 0 else None for each, offset in found.items()}
+
+    def place(
+        self,
+        partitions: Iterable[Partition],
+        position: Position,
+        bounds: Mapping[Partition, Bounds] | None = None,
+    ) -> dict[Partition, int]:
+        """The offset that a position means in each partition."""
+        listed = list(partitions)
+        limits = self.bounds(listed) if bounds is None else bounds
+        timed = self.offsets_at(listed, position.number) if position.kind is Kind.TIME else {}
+        return {each: position.offset_in(limits[each], timed.get(each)) for each in listed}
+
+    def _offsets(
+        self,
+        partitions: list[Partition],
+        spec: Any,
+        level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    ) -> dict[Partition, int]:
+        if not partitions:
+            return {}
+        with explained("asking for offsets", self.bootstrap):
+            asked = {TopicPartition(topic, partition): spec for topic, partition in partitions}
+            futures = self.client.list_offsets(asked, isolation_level=level, request_timeout=ANSWER_TIMEOUT_S)
+            return {(each.topic, each.partition): done.result().offset for each, done in futures.items()}
+
+    def topic_configs(self, topic: str) -> Mapping[str, Any]:
+        """Every configuration of a topic, its own and inherited."""
+        resource = kafka.ConfigResource(kafka.ConfigResource.Type.TOPIC, topic)
+        with explained(f"reading the configuration of topic {topic!r}", self.bootstrap):
+            futures = self.client.describe_configs([resource], request_timeout=ANSWER_TIMEOUT_S)
+            entries: dict[str, Any] = futures[resource].result()
+            return entries
+
+    def broker_addresses(self) -> list[tuple[str, int]]:
+        return [(broker.host, broker.port) for broker in self.cluster().brokers.values()]
