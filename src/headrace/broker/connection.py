@@ -50,6 +50,7 @@ class Connection(asyncio.BufferedProtocol):
         self._closed = False
         self._paused = False
         self._transport: asyncio.Transport | None = None
+        self.task: asyncio.Task[None] | None = None
         self.client_host = ""
         self.local_address: tuple[str, int] = ("", 0)
         self.moved_ms = broker.clock.monotonic_ms()
@@ -88,6 +89,8 @@ class Connection(asyncio.BufferedProtocol):
         self._writable.set()
         self._wake()
         self._broker.dismiss(self)
+        if self.task is not None:
+            self.task.cancel()  # a long poll or a parked join has nobody left to answer
 
     def pause_writing(self) -> None:
         self._writable.clear()

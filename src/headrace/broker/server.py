@@ -145,7 +145,7 @@ class Broker:
         if len(self._connections) >= self.settings.max_connections:
             return False
         self._connections.add(connection)
-        self._tasks.create_task(connection.serve())
+        connection.task = self._tasks.create_task(connection.serve())
         return True
 
     def dismiss(self, connection: Connection) -> None:

@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.config import describe
 from headrace.errors import HeadraceError, RequestError
-from headrace.storage import TOPIC_SETTINGS, Topic, topic_config
+from headrace.storage import Topic, TopicConfig
+from headrace.storage.topic_config import SETTINGS
 from headrace.wire import ErrorCode, Request
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ __all__ = ["alter_configs", "describe_configs", "incremental_alter_configs", "li
 
 TOPIC, BROKER = 2, 4
 FROM_TOPIC, FROM_BROKER, FROM_DEFAULT = 1, 4, 5
-TYPES = {"bool": 1, "str": 2, "int": 3, "long": 5, "float": 6, "list": 7}
+TYPES = {"bool": 1, "boolean": 1, "str": 2, "string": 2, "int": 3, "long": 5, "float": 6, "double": 6, "list": 7}
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 
 
@@ -45,10 +46,10 @@ def _topic_configs(topic: Topic) -> list[dict[str, Any]]:
             "name": name,
             "value": values[name],
             "config_source": FROM_TOPIC if name in topic.overrides else FROM_DEFAULT,
-            "config_type": TYPES.get(setting.type, 0),
+            "config_type": TYPES.get(setting.kind, 0),
             "documentation": setting.help,
         }
-        for name, setting in TOPIC_SETTINGS.items()
+        for name, setting in SETTINGS.items()
     ]
 
 
@@ -117,8 +118,8 @@ def _changed(broker: "Broker", resource: Any) -> dict[str, str]:
 
 
 def _list_change(current: dict[str, str], change: Any) -> str:
-    setting = TOPIC_SETTINGS.get(change.name)
-    if setting is None or setting.type != "list":
+    setting = SETTINGS.get(change.name)
+    if setting is None or setting.kind != "list":
         raise RequestError(f"{change.name} is not a list", code=ErrorCode.invalid_config)
     items = [item for item in current[change.name].split(",") if item]
     given = [item.strip() for item in change.value.split(",")]
@@ -137,7 +138,7 @@ async def _altered(
                 code=ErrorCode.invalid_request,
             )
         topic = _topic(broker, resource.resource_name)
-        topic_config(overrides)
+        TopicConfig.from_overrides(overrides)
         if not validate_only:
             await broker.topics.alter_config(topic.name, overrides)
     except HeadraceError as error:

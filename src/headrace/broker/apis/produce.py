@@ -84,7 +84,7 @@ def _append(
             raise RequestError("no such partition", code=ErrorCode.unknown_topic_or_partition)
         now_ms = broker.clock.now_ms()
         batch = _checked(topic, part.records, request.api_version)
-        if topic.config.message_timestamp_type == "LogAppendTime":
+        if topic.config.stamps_append_time:
             stamp_append_time(batch, 0, now_ms)
             answer["log_append_time"] = now_ms
         answer["base_offset"] = partition.append(batch, now_ms=now_ms)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.broker.topics import INTERNAL_TOPICS
 from headrace.errors import HeadraceError, RequestError
-from headrace.storage import Topic, check_topic_name, topic_config
+from headrace.storage import Topic, TopicConfig, check_topic_name
 from headrace.wire import ErrorCode, Request
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ async def _create(broker: "Broker", wanted: Any, validate_only: bool) -> dict[st
         partitions = _partition_count(broker, wanted)
         overrides = {config.name: config.value for config in wanted.configs if config.value is not None}
         check_topic_name(wanted.name)
-        topic_config(overrides)
+        TopicConfig.from_overrides(overrides)
         if broker.topics.named(wanted.name) is not None:
             raise RequestError(f"topic {wanted.name} already exists", code=ErrorCode.topic_already_exists)
         answer.update(num_partitions=partitions, replication_factor=1)
