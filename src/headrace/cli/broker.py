@@ -22,7 +22,7 @@ SUMMARY = "Run a broker: the log, served over Kafka's protocol."
 
 def make_command() -> Any:
     """The command with a flag for every setting of the broker and of its groups."""
-    single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    single = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     single.command("broker", help=SUMMARY + " Stops cleanly on Ctrl-C or SIGTERM.")(
         _with_flags(_serve, BrokerSettings, GroupSettings)
     )

@@ -8,9 +8,11 @@ __all__ = ["demo"]
 
 
 def demo(
-    seconds: Annotated[int, typer.Option("--seconds", min=1, help="How long to produce orders.")] = 20,
+    seconds: Annotated[
+        int, typer.Option("--seconds", metavar="N", min=1, help="How long to produce orders.")
+    ] = 20,
 ) -> int:
-    """Run the demonstration: a log, a producer, Spark, a table that grows."""
+    """Run the demonstration: a log, a producer, Spark, SQLite."""
     from headrace.demo import run  # Spark is heavy: only for whoever asks for it
 
     return run(seconds=seconds)

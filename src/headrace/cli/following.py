@@ -78,9 +78,8 @@ class _Reading:
             if messages:
                 heard_ms = self.clock.monotonic_ms()
             elif self._bounded() and self.clock.monotonic_ms() - heard_ms > 1000 * ANSWER_TIMEOUT_S:
-                raise UnreachableError(
-                    f"no answer from {self.bootstrap} for {ANSWER_TIMEOUT_S:.0f} s; try again"
-                )
+                waited = f"{ANSWER_TIMEOUT_S:.0f} s"
+                raise UnreachableError(f"no answer from {self.bootstrap} for {waited}; try again")
             for message in messages:
                 if message.partition() in self.waiting and not self._take(message):
                     return

@@ -26,7 +26,11 @@ from headrace.clock import SystemClock
 
 __all__ = ["app"]
 
-app = typer.Typer(no_args_is_help=True, help="Show groups and their lag; move or delete their offsets.")
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Show groups and their lag; move or delete their offsets.",
+)
 
 GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="Name of the group.")]
 
@@ -75,7 +79,9 @@ def reset(
             help="What to reset; repeat for more. All that the group has committed when left out.",
         ),
     ] = None,
-    to_offset: Annotated[int | None, typer.Option("--to-offset", min=0, help="To this offset.")] = None,
+    to_offset: Annotated[
+        int | None, typer.Option("--to-offset", metavar="N", min=0, help="To this offset.")
+    ] = None,
     to_time: Annotated[
         str | None,
         typer.Option("--to-time", metavar="TIME", help="To the first record at or after, e.g. -2h."),

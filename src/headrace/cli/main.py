@@ -30,19 +30,22 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # boxes and type columns leave too little of 80 columns for the words
     help="Headrace: a durable log that speaks Kafka's protocol, and the tools around it.",
     epilog="The broker to ask is --bootstrap, else HEADRACE_BOOTSTRAP, else 127.0.0.1:9092.",
 )
-app.add_typer(topics.app, name="topics")
-app.add_typer(groups.app, name="groups")
-app.command("produce")(produce.produce)
-app.command("tail")(tail.tail)
-app.command("demo")(demo.demo)
 
 
 @app.command("broker")
 def broker_standin() -> None:
     """Run a broker: the log, served over Kafka's protocol."""
+
+
+app.command("demo")(demo.demo)
+app.command("produce")(produce.produce)
+app.command("tail")(tail.tail)
+app.add_typer(topics.app, name="topics")
+app.add_typer(groups.app, name="groups")
 
 
 def _version(value: bool) -> None:
@@ -94,12 +97,14 @@ def _invoke(arguments: Sequence[str], invocation: Invocation) -> int:
 
 
 def _usage(error: Any, invocation: Invocation) -> int:
-    """One line instead of a box; a bare `headrace` or `headrace topics` has shown its help already."""
+    """One line that says what is wrong; a bare `headrace` or `headrace topics` gets the help instead."""
     if type(error).__name__ == "NoArgsIsHelpError":
+        sys.stderr.write(error.ctx.get_help() + "\n")
         return ExitCode.USAGE
     where = error.ctx.command_path if error.ctx else "headrace"
     message = error.format_message().rstrip(".").replace("\n", " ")
-    return _fail(invocation, f"{message}; see `{where} --help`", ExitCode.USAGE)
+    join = " See" if message.endswith("?") else "; see"
+    return _fail(invocation, f"{message}{join} `{where} --help`", ExitCode.USAGE)
 
 
 def _fail(invocation: Invocation, message: str, code: ExitCode) -> int:

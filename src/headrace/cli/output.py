@@ -63,7 +63,7 @@ def cell(value: Any) -> str:
 def table_text(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str | None = None) -> str:
     """A table as text for this terminal; nothing is cut off, long cells are folded.
 
-    A column whose cells are all numbers or None is aligned to the right.
+    A column of numbers is aligned to the right.
     """
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
@@ -72,7 +72,8 @@ def table_text(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: 
     listed = [list(row) for row in rows]
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
     for index, name in enumerate(columns):
-        numeric = bool(listed) and all(isinstance(row[index], int | float | None) for row in listed)
+        present = [row[index] for row in listed if row[index] is not None]
+        numeric = bool(present) and all(isinstance(each, int) for each in present)
         table.add_column(name, justify="right" if numeric else "left", overflow="fold")
     for row in listed:
         table.add_row(*(Text(cell(value)) for value in row))

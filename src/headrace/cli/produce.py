@@ -50,7 +50,9 @@ def produce(
     ] = False,
     partition: Annotated[
         int | None,
-        typer.Option("--partition", "-p", min=0, help="Send to this one; otherwise the key decides."),
+        typer.Option(
+            "--partition", "-p", metavar="N", min=0, help="Send to this one; otherwise the key decides."
+        ),
     ] = None,
     codec: Annotated[Codec, typer.Option("--codec", help="Compression.")] = Codec.NONE,
     timeout: Annotated[
@@ -59,7 +61,7 @@ def produce(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
 ) -> int:
-    """Send one record a line; counts those the log acknowledged (acks=all)."""
+    """Send one record a line, and count those the log acknowledged."""
     if json_lines and key_separator is not None:
         raise UsageFaultError("--json-lines carries the key itself; leave --key-separator out")
     if key_separator == "":

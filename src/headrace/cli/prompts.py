@@ -14,9 +14,7 @@ def require_confirmation(consequence: str, name: str) -> None:
     Without a terminal nobody can answer, and so the answer is no.
     """
     if not sys.stdin.isatty():
-        raise UsageFaultError(
-            f"{consequence}; there is no terminal to confirm it on: add --yes if it is meant"
-        )
+        raise UsageFaultError(f"{consequence}; without a terminal to confirm it, add --yes")
     sys.stderr.write(f"{consequence}. Type {name} to go on: ")
     sys.stderr.flush()
     if sys.stdin.readline().strip() != name:

@@ -39,6 +39,7 @@ def tail(
         typer.Option(
             "--last",
             "-n",
+            metavar="N",
             min=0,
             help=f"Start so many records before the end of each partition. [default: {DEFAULT_LAST}]",
         ),
@@ -48,13 +49,18 @@ def tail(
         typer.Option("--until", metavar="PLACE", help="Stop before this place: latest, an offset or a time."),
     ] = None,
     limit: Annotated[
-        int | None, typer.Option("--max", min=1, help="Stop after showing so many records.")
+        int | None, typer.Option("--max", metavar="N", min=1, help="Stop after showing so many records.")
     ] = None,
     partition: Annotated[
-        list[int] | None, typer.Option("--partition", "-p", min=0, help="Only this one; repeat for more.")
+        list[int] | None,
+        typer.Option("--partition", "-p", metavar="N", min=0, help="Only this one; repeat for more."),
     ] = None,
-    key: Annotated[str | None, typer.Option("--key", help="Only records with this key.")] = None,
-    key_prefix: Annotated[str | None, typer.Option("--key-prefix", help="Only keys that begin so.")] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", metavar="KEY", help="Only records with this key.")
+    ] = None,
+    key_prefix: Annotated[
+        str | None, typer.Option("--key-prefix", metavar="TEXT", help="Only keys that begin so.")
+    ] = None,
     grep: Annotated[
         str | None, typer.Option("--grep", metavar="TEXT", help="Only values that hold this text.")
     ] = None,

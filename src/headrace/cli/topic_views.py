@@ -6,7 +6,7 @@ from typing import Any
 from headrace.cli.output import table_text
 from headrace.cli.positions import Bounds
 
-__all__ = ["described", "format_bytes", "render_description", "render_topics", "summaries"]
+__all__ = ["described", "format_bytes", "partition_count", "render_description", "render_topics", "summaries"]
 
 Partition = tuple[str, int]
 Data = dict[str, Any]
@@ -33,6 +33,10 @@ def format_bytes(count: int | None) -> str | None:
             break
         size, unit = size / 1024, larger
     return f"{size:.1f} {unit}"
+
+
+def partition_count(count: int) -> str:
+    return "1 partition" if count == 1 else f"{count:,} partitions"
 
 
 def summaries(
@@ -122,7 +126,7 @@ def _configs(configs: Mapping[str, Any], every: bool) -> list[Data]:
 
 def render_description(data: Data) -> str:
     head = (
-        f"topic {data['topic']}: {len(data['partitions'])} partition(s), "
+        f"topic {data['topic']}: {partition_count(len(data['partitions']))}, "
         f"{data['records']:,} records, {format_bytes(data['size_bytes']) or 'size unknown'}\n"
     )
     rows = [

@@ -13,12 +13,12 @@ from headrace.cli.output import Output
 from headrace.cli.positions import parse_position, parse_selector
 from headrace.cli.prompts import require_confirmation
 from headrace.cli.questions import Log, Partition
-from headrace.cli.topic_views import described, render_description, render_topics, summaries
+from headrace.cli.topic_views import described, partition_count, render_description, render_topics, summaries
 from headrace.clock import SystemClock
 
 __all__ = ["app"]
 
-app = typer.Typer(no_args_is_help=True, help="Make, show, change and delete topics.")
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Make, show, change and delete topics.")
 
 Configs = Annotated[
     list[str] | None,
@@ -32,9 +32,7 @@ def parse_configs(given: list[str] | None) -> dict[str, str]:
     for text in given or ():
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
-            raise UsageFaultError(
-                f"--config {text!r} is not NAME=VALUE; write for example retention.ms=86400000"
-            )
+            raise UsageFaultError(f"--config {text!r} is not NAME=VALUE; such as retention.ms=86400000")
         configs[name.strip()] = value
     return configs
 
@@ -44,11 +42,15 @@ def create(
     topic: TopicName,
     partitions: Annotated[
         int | None,
-        typer.Option("--partitions", "-p", min=1, help="How many; the broker's default when left out."),
+        typer.Option(
+            "--partitions", "-p", metavar="N", min=1, help="How many; the broker's default when left out."
+        ),
     ] = None,
     replication: Annotated[
         int | None,
-        typer.Option("--replication", min=1, help="Copies of each; the broker's default when left out."),
+        typer.Option(
+            "--replication", metavar="N", min=1, help="Copies of each; the broker's default when left out."
+        ),
     ] = None,
     config: Configs = None,
     if_missing: Annotated[
@@ -69,7 +71,7 @@ def create(
     count = _wait_for_topic(log, topic)
     Output(as_json=as_json).document(
         {"topic": topic, "partitions": count, "created": created},
-        lambda _: f"{'created' if created else 'already there:'} topic {topic} with {_partitions(count)}",
+        lambda _: f"{'created' if created else 'already there:'} topic {topic} with {partition_count(count)}",
     )
 
 
@@ -81,10 +83,6 @@ def _wait_for_topic(log: Log, topic: str) -> int:
         if found is not None and found.partitions:
             return len(found.partitions)
     return len(log.topic(topic).partitions)
-
-
-def _partitions(count: int) -> str:
-    return "1 partition" if count == 1 else f"{count:,} partitions"
 
 
 @app.command("list")
@@ -132,7 +130,9 @@ def alter(
     topic: TopicName,
     partitions: Annotated[
         int | None,
-        typer.Option("--partitions", "-p", min=1, help="New total; it can only grow, and keys may move."),
+        typer.Option(
+            "--partitions", "-p", metavar="N", min=1, help="New total; it can only grow, and keys may move."
+        ),
     ] = None,
     config: Configs = None,
     unset: Annotated[
@@ -154,9 +154,8 @@ def alter(
         _alter_configs(log, topic, configs, removed)
     if partitions is not None:
         with explained(f"adding partitions to topic {topic!r}", bootstrap):
-            log.client.create_partitions([kafka.NewPartitions(topic, partitions)])[topic].result(
-                ANSWER_TIMEOUT_S
-            )
+            more = kafka.NewPartitions(topic, partitions)
+            log.client.create_partitions([more], request_timeout=ANSWER_TIMEOUT_S)[topic].result()
     data = {"topic": topic, "partitions": partitions, "set": configs, "unset": removed}
     Output(as_json=as_json).document(data, lambda _: f"altered topic {topic}")
 
@@ -167,7 +166,7 @@ def _alter_configs(log: Log, topic: str, configs: dict[str, str], removed: list[
     entries = [kafka.ConfigEntry(name, value, incremental_operation=kind) for name, value, kind in changes]
     resource = kafka.ConfigResource(kafka.ConfigResource.Type.TOPIC, topic, incremental_configs=entries)
     with explained(f"altering topic {topic!r}", log.bootstrap):
-        log.client.incremental_alter_configs([resource])[resource].result(ANSWER_TIMEOUT_S)
+        log.client.incremental_alter_configs([resource], request_timeout=ANSWER_TIMEOUT_S)[resource].result()
 
 
 @app.command("delete")
@@ -179,7 +178,7 @@ def delete(
     count = len(log.topic(topic).partitions)
     if not yes:
         require_confirmation(
-            f"This deletes topic {topic} with {_partitions(count)} and all its records", topic
+            f"This deletes topic {topic} with {partition_count(count)} and all its records", topic
         )
     with explained(f"deleting topic {topic!r}", bootstrap):
         log.client.delete_topics([topic], request_timeout=ANSWER_TIMEOUT_S)[topic].result()

@@ -21,7 +21,7 @@ JSON_DEPTH_SHOWN = 40
 
 
 def escape(text: str, *, keep: str = "") -> str:
-    """The text with control and invisible format characters as `\\x1b` or `\\u202e`; `keep` stays as it is."""
+    """The text with control and invisible format characters as `\\x1b` or `\\u202e`; `keep` stays."""
     if text.isprintable():
         return text
     return "".join(c if c in keep or not _hidden(c) else _code(c) for c in text)
