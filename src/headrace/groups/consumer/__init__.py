@@ -1,0 +1,36 @@
+"""Server-side groups (KIP-848): the broker assigns, members reconcile step by step.
+
+Pure: the group, the request, the topics and the time come in, a `Decision` comes out.
+"""
+
+from headrace.groups.consumer.assignors import ASSIGNORS
+from headrace.groups.consumer.heartbeat import heartbeat
+from headrace.groups.consumer.leaving import expire, next_deadline_ms, touch, woken
+from headrace.groups.consumer.messages import ConsumerHeartbeat, ConsumerReply
+from headrace.groups.consumer.state import (
+    Catalog,
+    ConsumerGroup,
+    ConsumerMember,
+    ConsumerState,
+    MemberState,
+    replay,
+)
+from headrace.groups.consumer.topic_regex import TopicRegex
+
+__all__ = [
+    "ASSIGNORS",
+    "Catalog",
+    "ConsumerGroup",
+    "ConsumerHeartbeat",
+    "ConsumerMember",
+    "ConsumerReply",
+    "ConsumerState",
+    "MemberState",
+    "TopicRegex",
+    "expire",
+    "heartbeat",
+    "next_deadline_ms",
+    "replay",
+    "touch",
+    "woken",
+]
