@@ -1,0 +1,37 @@
+"""Record batches: Kafka's format v2 as bytes, as records and as Arrow columns.
+
+Promises that bytes which fail a check are refused with `CorruptionError`, and
+that a length read from a batch never sizes an allocation beyond a stated bound.
+Holds no state and does no I/O. Imports `errors` only; the codecs, aiokafka and
+pyarrow are imported by the first function that needs them, since a broker that
+passes batches through needs none of them.
+"""
+
+from headrace.records.batch import check_batch, checksum, stamp, stamp_append_time
+from headrace.records.codec import Codec, decompress
+from headrace.records.header import (
+    BATCH_OVERHEAD_BYTES,
+    HEADER_BYTES,
+    BatchHeader,
+    read_header,
+)
+from headrace.records.record import Record, decode_batch, encode_batch, rewrite_batch
+from headrace.records.verifier import BatchVerifier
+
+__all__ = [
+    "BATCH_OVERHEAD_BYTES",
+    "HEADER_BYTES",
+    "BatchHeader",
+    "BatchVerifier",
+    "Codec",
+    "Record",
+    "check_batch",
+    "checksum",
+    "decode_batch",
+    "decompress",
+    "encode_batch",
+    "read_header",
+    "rewrite_batch",
+    "stamp",
+    "stamp_append_time",
+]

@@ -1,0 +1,173 @@
+"""Single records: for finding one by time, for the internal topics and for compaction.
+
+Streams of records go through `decode_columns` instead.
+"""
+
+import struct
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from headrace.errors import CorruptionError
+from headrace.records.batch import check_batch, seal
+from headrace.records.codec import DEFAULT_MAX_BYTES, Codec, decompress
+from headrace.records.header import (
+    APPEND_TIME_BIT,
+    CODEC_BITS,
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    HEADER,
+    HEADER_BYTES,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+)
+
+__all__ = ["Record", "decode_batch", "encode_batch", "rewrite_batch"]
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+
+class Record(NamedTuple):
+    """One record as its batch tells it; `offset` is absolute once the batch is stamped."""
+
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+
+def decode_batch(
+    buffer: bytes | bytearray | memoryview, position: int = 0, *, max_bytes: int = DEFAULT_MAX_BYTES
+) -> list[Record]:
+    """The records of the batch at `position`, checked first; CorruptionError if anything is wrong."""
+    from aiokafka.errors import CorruptRecordException
+    from aiokafka.record.default_records import DefaultRecordBatch
+
+    header = check_batch(buffer, position, produced=False)
+    plain = _plain_batch(header, memoryview(buffer)[position : position + header.size_bytes], max_bytes)
+    try:
+        return [Record(r.offset, r.timestamp, r.key, r.value, r.headers) for r in DefaultRecordBatch(plain)]
+    except (CorruptRecordException, ValueError, IndexError, struct.error) as error:
+        raise CorruptionError(f"the records of the batch at offset {header.base_offset}: {error}") from error
+
+
+def _plain_batch(header: BatchHeader, batch: memoryview, max_bytes: int) -> bytes:
+    """The same batch without compression (its CRC is then stale, and already checked)."""
+    if header.codec == Codec.NONE:
+        return bytes(batch)
+    plain = decompress(header.codec, batch[HEADER_BYTES:], max_bytes=max_bytes)
+    attributes = header.attributes & ~CODEC_BITS
+    return HEADER.pack(*header._replace(attributes=attributes)) + plain
+
+
+def encode_batch(
+    records: Iterable[Record],
+    *,
+    codec: int = Codec.NONE,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    transactional: bool = False,
+    control: bool = False,
+) -> bytearray:
+    """A batch with a base offset of 0, as a producer sends it; the records' own offsets are ignored."""
+    attributes = codec | TRANSACTIONAL_BIT * transactional | CONTROL_BIT * control
+    records = list(records)
+    base_timestamp = records[0].timestamp_ms if records else 0
+    numbered = [record._replace(offset=delta) for delta, record in enumerate(records)]
+    header = BatchHeader(
+        base_offset=0,
+        batch_length=0,
+        leader_epoch=-1,
+        magic=2,
+        crc=0,
+        attributes=attributes,
+        last_offset_delta=len(records) - 1,
+        base_timestamp=base_timestamp,
+        max_timestamp=max((record.timestamp_ms for record in records), default=-1),
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        record_count=len(records),
+    )
+    return _assemble(header, numbered)
+
+
+def rewrite_batch(
+    header: BatchHeader, records: Sequence[Record], *, delete_horizon_ms: int | None = None
+) -> bytearray:
+    """The batch of `header` with only these of its records left.
+
+    Offsets, codec, producer and the range of offsets stay, so the place of the
+    batch in the log does not change. With `delete_horizon_ms` the batch carries,
+    as Kafka's does, the time from which its tombstones may be dropped.
+    """
+    attributes, base_timestamp = header.attributes, header.base_timestamp
+    if delete_horizon_ms is not None:
+        attributes, base_timestamp = attributes | DELETE_HORIZON_BIT, delete_horizon_ms
+    largest = max((record.timestamp_ms for record in records), default=-1)
+    kept_time = header.max_timestamp if attributes & APPEND_TIME_BIT else largest
+    return _assemble(
+        header._replace(
+            attributes=attributes,
+            base_timestamp=base_timestamp,
+            max_timestamp=kept_time,
+            record_count=len(records),
+        ),
+        records,
+    )
+
+
+def _assemble(header: BatchHeader, records: Sequence[Record]) -> bytearray:
+    payload = bytearray()
+    for record in records:
+        _write_record(payload, record, header)
+    packed = _compress(header.codec, bytes(payload))
+    batch = bytearray(HEADER.pack(*header._replace(batch_length=HEADER_BYTES - 12 + len(packed)))) + packed
+    seal(batch, 0)
+    return batch
+
+
+def _compress(codec: int, plain: bytes) -> bytes:
+    from aiokafka import codec as codecs
+
+    if codec == Codec.NONE:
+        return plain
+    encode = {
+        Codec.GZIP: codecs.gzip_encode,
+        Codec.SNAPPY: codecs.snappy_encode,
+        Codec.LZ4: codecs.lz4_encode,
+        Codec.ZSTD: codecs.zstd_encode,
+    }[Codec(codec)]
+    return bytes(encode(plain))
+
+
+def _write_record(out: bytearray, record: Record, header: BatchHeader) -> None:
+    body = bytearray(1)  # attributes: none are defined
+    _write_varint(body, record.timestamp_ms - header.base_timestamp)
+    _write_varint(body, record.offset - header.base_offset)
+    _write_bytes(body, record.key)
+    _write_bytes(body, record.value)
+    _write_varint(body, len(record.headers))
+    for name, value in record.headers:
+        _write_bytes(body, name.encode())
+        _write_bytes(body, value)
+    _write_varint(out, len(body))
+    out += body
+
+
+def _write_bytes(out: bytearray, value: bytes | None) -> None:
+    if value is None:
+        out.append(1)  # zigzag of -1
+        return
+    _write_varint(out, len(value))
+    out += value
+
+
+def _write_varint(out: bytearray, value: int) -> None:
+    """Zigzag, then seven bits a byte, lowest first."""
+    number = (value << 1) ^ (value >> 63)
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)

@@ -1,0 +1,169 @@
+"""The one door to the file system, so that a test can put a failing disk behind it."""
+
+import contextlib
+import errno
+import fcntl
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+__all__ = ["Disk", "is_full", "write_all"]
+
+_NOWAIT = getattr(os, "RWF_NOWAIT", 0)
+_FULLFSYNC = getattr(fcntl, "F_FULLFSYNC", 0)
+_IOV_MAX = os.sysconf("SC_IOV_MAX") if "SC_IOV_MAX" in os.sysconf_names else 1024
+
+Readable = bytes | bytearray | memoryview
+
+
+class Disk:
+    """The machine's own file system. Stateless, and so safe on any thread.
+
+    Failures surface as OSError; the log decides what they mean.
+    """
+
+    def open(self, path: Path, *, write: bool = False, create: bool = False) -> int:
+        """A descriptor; `create` makes a new file and fails if there is one."""
+        flags = os.O_RDWR if write else os.O_RDONLY
+        if create:
+            flags |= os.O_CREAT | os.O_EXCL
+        return os.open(path, flags | os.O_CLOEXEC, 0o640)
+
+    def close(self, fd: int) -> None:
+        os.close(fd)
+
+    def pwritev(self, fd: int, buffers: Sequence[Readable], position: int) -> int:
+        """Writes some or all of at most IOV_MAX buffers; the number of bytes written."""
+        return os.pwritev(fd, buffers, position)
+
+    def pread(self, fd: int, size: int, position: int) -> bytes:
+        """Up to `size` bytes; fewer only at the end of the file."""
+        return os.pread(fd, size, position)
+
+    def pread_nowait(self, fd: int, size: int, position: int) -> bytes | bytearray | None:
+        """What of these bytes is in memory, or None if the disk would have to be asked."""
+        if not _NOWAIT:
+            return os.pread(fd, size, position)
+        buffer = bytearray(size)
+        try:
+            count = os.preadv(fd, [buffer], position, _NOWAIT)
+        except OSError as error:
+            if error.errno == errno.EAGAIN:
+                return None
+            if error.errno in (errno.EOPNOTSUPP, errno.ENOSYS):
+                return os.pread(fd, size, position)
+            raise
+        if count < size:
+            del buffer[count:]
+        return buffer
+
+    def size(self, fd: int) -> int:
+        return os.fstat(fd).st_size
+
+    def sync(self, fd: int) -> None:
+        """Returns when the file's bytes and length are on the platter, not in its cache."""
+        if sys.platform == "darwin":
+            fcntl.fcntl(fd, _FULLFSYNC)
+        else:
+            os.fdatasync(fd)
+
+    def sync_directory(self, path: Path) -> None:
+        """Makes creations, renames and removals in `path` durable."""
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def truncate(self, fd: int, size: int) -> None:
+        os.ftruncate(fd, size)
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Atomically replaces `target`; not durable until its directory is synced."""
+        source.replace(target)
+
+    def unlink(self, path: Path) -> None:
+        path.unlink()
+
+    def list(self, path: Path) -> dict[str, int]:
+        """Names in a directory and their sizes, without opening any."""
+        sizes = {}
+        with os.scandir(path) as entries:
+            for entry in entries:
+                with contextlib.suppress(FileNotFoundError):  # removed meanwhile by another thread
+                    sizes[entry.name] = entry.stat(follow_symlinks=False).st_size
+        return sizes
+
+    def exists(self, path: Path) -> bool:
+        return path.exists()
+
+    def mkdir(self, path: Path) -> None:
+        """Makes the directory and its parents; no error if it is there."""
+        path.mkdir(parents=True, exist_ok=True)
+
+    def remove_tree(self, path: Path) -> None:
+        shutil.rmtree(path)
+
+    def read_file(self, path: Path) -> bytes:
+        return path.read_bytes()
+
+    def replace_file(self, path: Path, data: bytes) -> None:
+        """Puts `data` in place of the file: after a crash the old bytes or the new, never a mixture."""
+        draft = path.with_name(path.name + ".tmp")
+        with contextlib.suppress(FileNotFoundError):
+            self.unlink(draft)
+        fd = self.open(draft, write=True, create=True)
+        try:
+            write_all(self, fd, [data], 0)
+            self.sync(fd)
+        finally:
+            self.close(fd)
+        self.rename(draft, path)
+        self.sync_directory(path.parent)
+
+    def lock(self, path: Path) -> int:
+        """A descriptor that holds the lock; BlockingIOError if another process has it."""
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(fd)
+            raise
+        return fd
+
+
+def is_full(error: OSError) -> bool:
+    """Whether space ran out, which may pass, and nothing worse."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def write_all(disk: Disk, fd: int, buffers: Sequence[Readable], position: int) -> int:
+    """Writes every byte, however few the kernel takes at a time; the position after the last."""
+    start = 0
+    while start < len(buffers):
+        group = list(buffers[start : start + _IOV_MAX])
+        start += len(group)
+        left = sum(map(len, group))
+        while left:
+            written = disk.pwritev(fd, group, position)
+            if written <= 0:
+                raise OSError(errno.EIO, "the disk took no bytes of a write")
+            position += written
+            left -= written
+            if left:
+                group = _without(group, written)
+    return position
+
+
+def _without(buffers: Sequence[Readable], count: int) -> list[Readable]:
+    """The buffers minus their first `count` bytes."""
+    rest: list[Readable] = []
+    for buffer in buffers:
+        if count >= len(buffer):
+            count -= len(buffer)
+        else:
+            rest.append(memoryview(buffer)[count:] if count else buffer)
+            count = 0
+    return rest

@@ -1,0 +1,92 @@
+"""A stretch of one segment, read and verified piece by piece."""
+
+from typing import TYPE_CHECKING
+
+from headrace.errors import CorruptionError
+from headrace.records import BatchVerifier
+
+if TYPE_CHECKING:
+    from headrace.storage.damage import Damage
+    from headrace.storage.reader import LogReader
+    from headrace.storage.segment import Segment
+
+__all__ = ["Extent"]
+
+_READ_BYTES = 1024 * 1024
+
+
+class Extent:
+    """Bytes of consecutive batches in one segment, beginning with a whole batch.
+
+    The last batch may be cut off by the size asked for, as in Kafka; the first is
+    always whole. The segment's file stays open and readable until `release`,
+    even if retention removes it meanwhile. One thread at a time.
+    """
+
+    __slots__ = ("_end", "_fd", "_position", "_reader", "_released", "_segment", "_verifier", "size_bytes")
+
+    def __init__(
+        self,
+        reader: "LogReader",
+        segment: "Segment",
+        fd: int,
+        *,
+        position: int,
+        size_bytes: int,
+        base_offset: int,
+    ) -> None:
+        self.size_bytes = size_bytes
+        self._reader = reader
+        self._segment = segment
+        self._fd = fd
+        self._position = position
+        self._released = False
+        self._verifier = BatchVerifier(next_offset=base_offset, position=position, gaps=segment.compacted)
+        self._end = position + size_bytes
+
+    def read_chunk(self, max_bytes: int, *, wait: bool = True) -> bytes | bytearray | None:
+        """The next verified bytes, empty at the end; None if the disk would have to be waited for.
+
+        Raises CorruptionError at the first batch that fails its check, after
+        recording the damage in the log: the bytes of that batch in this chunk are
+        not returned, and whoever passed on earlier ones must break off.
+        """
+        size = min(max_bytes, self._end - self._position)
+        if size <= 0:
+            return b""
+        disk = self._reader.files.disk
+        read = disk.pread if wait else disk.pread_nowait
+        chunk = read(self._fd, size, self._position)
+        if chunk is None:
+            return None
+        try:
+            if not chunk:
+                raise CorruptionError("the file ends early", start=self._position)
+            self._verifier.feed(chunk)
+        except CorruptionError:
+            raise self._damage().error() from None
+        self._position += len(chunk)
+        return chunk
+
+    def read_whole(self) -> bytes:
+        """Everything that is left, without the batch that is cut off at the end."""
+        begin, chunks = self._position, []
+        while chunk := self.read_chunk(_READ_BYTES):
+            chunks.append(chunk)
+        return b"".join(chunks)[: self._verifier.position - begin]
+
+    def _damage(self) -> "Damage":
+        verifier = self._verifier
+        return self._reader.note_damage(self._segment, self._fd, verifier.position, verifier.next_offset)
+
+    def release(self) -> None:
+        """Lets the file go; harmless when repeated."""
+        if not self._released:
+            self._released = True
+            self._reader.files.unpin(self._segment.file)
+
+    def __enter__(self) -> "Extent":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()

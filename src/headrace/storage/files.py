@@ -1,0 +1,92 @@
+"""Open files within a bound: descriptors and indexes shared by all partitions of a directory."""
+
+import contextlib
+import threading
+from collections import OrderedDict
+from pathlib import Path
+
+from headrace.storage.disk import Disk
+from headrace.storage.index_cache import IndexCache
+
+__all__ = ["DataFile", "Files"]
+
+
+class DataFile:
+    """One file that readers pin while they use it. Only `Files` touches its fields."""
+
+    __slots__ = ("fd", "gone", "path", "pins", "writable")
+
+    def __init__(self, path: Path, *, writable: bool = False) -> None:
+        self.path = path
+        self.writable = writable
+        self.fd = -1
+        self.pins = 0
+        self.gone = False  # unlinked: close as soon as nobody reads it
+
+
+class Files:
+    """Opens files on demand and keeps at most `limit` descriptors of files nobody uses.
+
+    A pinned file stays open, and readable, even when it is unlinked meanwhile; so
+    the number of descriptors is at most `limit` plus the readers at that moment.
+    Safe on any thread.
+    """
+
+    def __init__(self, disk: Disk, *, limit: int = 512, index_cache_bytes: int = 32 * 1024 * 1024) -> None:
+        self.disk = disk
+        self.indexes = IndexCache(index_cache_bytes)
+        self._limit = limit
+        self._idle: OrderedDict[DataFile, None] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def pin(self, file: DataFile) -> int:
+        """The file's descriptor, open until the matching `unpin`; FileNotFoundError if it is gone."""
+        with self._lock:
+            if file.fd < 0:
+                file.fd = self.disk.open(file.path, write=file.writable)
+            elif file.pins == 0:
+                self._idle.pop(file, None)
+            file.pins += 1
+            return file.fd
+
+    def adopt(self, file: DataFile, fd: int) -> None:
+        """Takes over a descriptor that the caller opened, unpinned."""
+        with self._lock:
+            file.fd = fd
+            self._idle[file] = None
+            self._close_surplus()
+
+    def unpin(self, file: DataFile) -> None:
+        with self._lock:
+            file.pins -= 1
+            if file.pins == 0:
+                self._idle[file] = None
+                if file.gone:
+                    self._close(file)
+                self._close_surplus()
+
+    def forget(self, file: DataFile) -> None:
+        """Closes the file once nobody has it pinned."""
+        with self._lock:
+            file.gone = True
+            if file.pins == 0:
+                self._close(file)
+
+    def close(self) -> None:
+        """Closes what nobody has pinned; a file still pinned closes with its last reader."""
+        with self._lock:
+            for file in list(self._idle):
+                self._close(file)
+            self._limit = 0
+
+    def _close_surplus(self) -> None:
+        while len(self._idle) > self._limit:
+            self._close(next(iter(self._idle)))
+
+    def _close(self, file: DataFile) -> None:
+        self._idle.pop(file, None)
+        if file.fd >= 0:
+            # A failed close of a synced or a read-only file loses nothing.
+            with contextlib.suppress(OSError):
+                self.disk.close(file.fd)
+            file.fd = -1

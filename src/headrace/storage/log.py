@@ -1,0 +1,358 @@
+"""One partition: the log that the rest of Headrace appends to and reads from."""
+
+import contextlib
+import logging
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from headrace.errors import DiskError, RequestError
+from headrace.records import stamp, stamp_append_time
+from headrace.storage.damage import Damage, save_damage
+from headrace.storage.disk import Disk, is_full
+from headrace.storage.extent import Extent
+from headrace.storage.files import Files
+from headrace.storage.log_start import write_log_start
+from headrace.storage.reader import LogReader
+from headrace.storage.recovery import TornTail, recover
+from headrace.storage.retention import surplus
+from headrace.storage.segment import Segment
+from headrace.storage.times import TimedOffset, find_largest_timestamp, find_time
+from headrace.storage.topic_config import TopicConfig
+from headrace.storage.writer import LogWriter, Queued
+
+__all__ = ["PartitionLog", "TimedOffset"]
+
+logger = logging.getLogger("headrace.storage")
+
+_OFFSET_OUT_OF_RANGE = 1
+_LAST_OFFSET_DELTA = struct.Struct(">i")
+_MAX_TIMESTAMP = struct.Struct(">q")
+_OUTCOMES_KEPT = 64
+
+
+class PartitionLog:
+    """Appends record batches durably and serves what is synced.
+
+    Threads: `append`, `acknowledged` and `generation` belong to one thread (the
+    event loop). `locate`, `read`, `offset_for_time`, `largest_timestamp` and all
+    attributes may be used from any thread at any time. `commit`, `roll`,
+    `apply_retention`, `compact`, `delete_before` and `close` wait for the disk and
+    belong on worker threads; they exclude each other where they must.
+
+    Acknowledging: `append` only queues. A batch is durable once `high_watermark`
+    is above its last offset *in the generation in which it was appended*. When a
+    commit fails, every batch not yet synced is dropped, also those appended while
+    it ran, and their offsets are given again to later ones; the next append then
+    begins a new generation. So keep `(last offset, log.generation)`, read right
+    after `append` on the same thread, and ask `acknowledged`, which cannot mistake
+    a later batch for an earlier one.
+    """
+
+    def __init__(self, reader: LogReader, config: TopicConfig) -> None:
+        """Use `open`."""
+        recovered = recover(reader)
+        self.path = reader.directory
+        self.start_offset = recovered.start_offset
+        self.torn: TornTail | None = recovered.torn
+        self.scanned_bytes = recovered.scanned_bytes
+        self.failed: DiskError | None = None
+        self.generation = 0
+        self._reader = reader
+        self._writer = LogWriter(reader, config, recovered)
+        self._config = config
+        self._end = recovered.next_offset
+        self._queue: list[Queued] = []
+        self._pending_bytes = 0
+        self._refused: DiskError | None = None  # why the last commit failed, until the next append
+        self._outcomes: dict[int, tuple[int, DiskError]] = {}  # how far each ended generation got
+        self._queue_lock = threading.Lock()  # held for moments, never during I/O
+        self._writer_lock = threading.Lock()  # held while the active segment or the list of them changes
+        self._maintenance_lock = threading.Lock()  # retention, compaction and deletion, one at a time
+        reader.synced_end = lambda: self._writer.next_offset  # type: ignore[method-assign]
+
+    @classmethod
+    def open(
+        cls, path: Path, config: TopicConfig | None = None, *, files: Files | None = None
+    ) -> "PartitionLog":
+        """Opens or creates the partition in `path`, repairing what a crash left."""
+        config = config if config is not None else TopicConfig()
+        files = files if files is not None else Files(Disk())
+        files.disk.mkdir(path)
+        return cls(LogReader(path, files, config.index_interval_bytes), config)
+
+    # -- what is there
+
+    @property
+    def high_watermark(self) -> int:
+        """Every record below is synced, and served."""
+        return self._writer.next_offset
+
+    @property
+    def end_offset(self) -> int:
+        """The offset that the next append is given."""
+        return self._end if self._refused is None else self.high_watermark
+
+    @property
+    def pending_bytes(self) -> int:
+        """Appended and not yet synced."""
+        return self._pending_bytes
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size_bytes for segment in self._reader.segments)
+
+    @property
+    def segment_count(self) -> int:
+        return len(self._reader.segments)
+
+    @property
+    def damage(self) -> tuple[Damage, ...]:
+        """Every damaged range found so far, in order of offset."""
+        return self._reader.damage
+
+    @property
+    def config(self) -> TopicConfig:
+        return self._config
+
+    def configure(self, config: TopicConfig) -> None:
+        """Takes effect with the next append, roll or retention."""
+        self._config = self._writer.config = config
+
+    # -- writing
+
+    def append(self, batch: bytearray | memoryview, *, now_ms: int) -> int:
+        """Gives the batch its offsets and queues it; the base offset. The log owns the buffer from here on.
+
+        The batch is one whole batch that passed `records.check_batch`. Raises
+        DiskError if the log is read-only after a failed sync.
+        """
+        if self.failed is not None:
+            raise self.failed
+        if self._config.stamps_append_time:
+            stamp_append_time(batch, 0, now_ms)
+        (delta,) = _LAST_OFFSET_DELTA.unpack_from(batch, 23)
+        (max_timestamp,) = _MAX_TIMESTAMP.unpack_from(batch, 35)
+        with self._queue_lock:
+            if self._refused is not None:
+                self._begin_generation(self._refused)
+            base_offset = self._end
+            stamp(batch, 0, base_offset, 0)
+            self._end = next_offset = base_offset + delta + 1
+            self._queue.append(Queued(batch, base_offset, next_offset, max_timestamp, now_ms))
+            self._pending_bytes += len(batch)
+        return base_offset
+
+    def _begin_generation(self, refused: DiskError) -> None:
+        self._outcomes[self.generation] = self.high_watermark, refused
+        self._outcomes.pop(self.generation - _OUTCOMES_KEPT, None)
+        self.generation += 1
+        self._end = self.high_watermark
+        self._refused = None
+
+    def acknowledged(self, last_offset: int, generation: int) -> bool:
+        """Whether the batch that ended at `last_offset` when appended in `generation` is synced.
+
+        False: not yet. Raises the DiskError with which it was dropped.
+        """
+        if generation == self.generation:
+            reached, refused = self.high_watermark, self._refused or self.failed
+            if last_offset >= reached and refused is None:
+                return False
+        else:
+            lost = DiskError("the batch was dropped with a failed write; send it again")
+            reached, refused = self._outcomes.get(generation, (0, lost))
+        if last_offset < reached:
+            return True
+        assert refused is not None
+        raise refused
+
+    def commit(self) -> int:
+        """Writes and syncs everything appended so far; the new high watermark.
+
+        Raises DiskError when the disk refused. `full`: nothing is lost that was
+        acknowledged, the queued batches are dropped, and later appends may succeed.
+        Otherwise the log is read-only from here on (`failed`).
+        """
+        with self._writer_lock:
+            with self._queue_lock:
+                if self.failed is not None or self._refused is not None:
+                    raise self.failed or self._refused  # type: ignore[misc]
+                queue, self._queue = self._queue, []
+            if queue:
+                with self._disk_errors_end_the_generation():
+                    self._writer.write(queue)
+                with self._queue_lock:
+                    self._pending_bytes -= sum(len(queued.batch) for queued in queue)
+            return self.high_watermark
+
+    @contextlib.contextmanager
+    def _disk_errors_end_the_generation(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise self._refuse(error) from error
+
+    def _refuse(self, error: OSError) -> DiskError:
+        """Drops everything queued; decides between read-only and trying again later."""
+        undone = True
+        try:
+            self._writer.undo()
+        except OSError:
+            undone = False
+        full = is_full(error) and undone
+        advice = (
+            "free space and send again"
+            if full
+            else "the partition is read-only; check the disk, then restart the broker"
+        )
+        refused = DiskError(f"{self.path}: {error.strerror or error}; {advice}", full=full)
+        with self._queue_lock:
+            self._queue = []
+            self._pending_bytes = 0
+            self._refused = refused
+            if not full:
+                self.failed = refused
+        logger.error("%s", refused)
+        return refused
+
+    def roll(self) -> None:
+        """Seals the active segment, unless it is empty, and begins a new one."""
+        with self._writer_lock:
+            if self.failed is not None:
+                raise self.failed
+            if self._writer.active.size_bytes:
+                with self._disk_errors_end_the_generation():
+                    self._writer.roll()
+
+    # -- reading
+
+    def locate(self, offset: int, max_bytes: int, *, wait: bool = True) -> Extent | None:
+        """The batches from `offset` on, at most to the high watermark; None if there are none yet.
+
+        Raises RequestError (OFFSET_OUT_OF_RANGE) outside the log, CorruptionError
+        inside damage, and BlockingIOError if `wait` is false and the disk would
+        have to be waited for. The caller releases the extent.
+        """
+        reached = self.high_watermark
+        if not self.start_offset <= offset <= self.end_offset:
+            raise RequestError(
+                f"offset {offset} is outside the log, which holds {self.start_offset} to {self.end_offset}",
+                code=_OFFSET_OUT_OF_RANGE,
+            )
+        if offset >= reached:
+            return None
+        return self._reader.extent(offset, max_bytes, wait=wait)
+
+    def read(self, offset: int, max_bytes: int) -> bytes:
+        """Verified whole batches from the one holding `offset`, at least one if there is any."""
+        extent = self.locate(offset, max_bytes)
+        if extent is None:
+            return b""
+        with extent:
+            return extent.read_whole()
+
+    def offset_for_time(self, timestamp_ms: int) -> TimedOffset | None:
+        """The first record, by offset, with this timestamp or a later one."""
+        return find_time(self._reader, timestamp_ms, self.start_offset)
+
+    def largest_timestamp(self) -> TimedOffset | None:
+        """The first record that bears the largest timestamp in the log."""
+        return find_largest_timestamp(self._reader, self.start_offset)
+
+    # -- deleting
+
+    def delete_before(self, offset: int) -> int:
+        """Moves the log start up to `offset`, durably; the new log start. Whole segments below it go."""
+        with self._maintenance_lock:
+            if not 0 <= offset <= self.high_watermark:
+                raise RequestError(
+                    f"cannot delete before {offset}: the log holds {self.start_offset} to {self.high_watermark}",
+                    code=_OFFSET_OUT_OF_RANGE,
+                )
+            if offset > self.start_offset:
+                self._move_start(offset)
+            return self.start_offset
+
+    def apply_retention(self, now_ms: int) -> list[Path]:
+        """Deletes the oldest segments that exceed the topic's retention; the files removed."""
+        with self._maintenance_lock:
+            if not self._config.deletes:
+                return []
+            self._roll_if_expired(now_ms)
+            segments = self._reader.segments
+            count = surplus(
+                [(segment.size_bytes, self._largest_timestamp(segment)) for segment in segments],
+                config=self._config,
+                now_ms=now_ms,
+            )
+            return self._move_start(segments[count].base_offset) if count else []
+
+    def _roll_if_expired(self, now_ms: int) -> None:
+        active, limit_ms = self._writer.active, self._config.retention_ms
+        if active.index is None or limit_ms < 0 or not active.size_bytes or self.failed is not None:
+            return
+        if 0 <= active.index.largest_timestamp < now_ms - limit_ms:
+            self.roll()
+
+    def _largest_timestamp(self, segment: Segment) -> Callable[[], int]:
+        return lambda: self._reader.largest_timestamp(segment)
+
+    def _move_start(self, offset: int) -> list[Path]:
+        """First the durable log start, then the files: a crash between leaves files to be removed at open."""
+        reader, disk = self._reader, self._reader.files.disk
+        write_log_start(disk, self.path / "log-start", offset)
+        self.start_offset = max(self.start_offset, offset)
+        with self._writer_lock, reader.lock:
+            segments = reader.segments
+            keep = 0
+            while keep + 1 < len(segments) and segments[keep + 1].base_offset <= offset:
+                keep += 1
+            reader.segments = segments[keep:]
+            gone = segments[:keep]
+            self._forget_damage({segment.path for segment in gone})
+        return self._remove(gone)
+
+    def _forget_damage(self, paths: set[Path]) -> None:
+        left = tuple(damage for damage in self._reader.damage if damage.path not in paths)
+        if left != self._reader.damage:
+            self._reader.damage = left
+            save_damage(self._reader.files.disk, self.path / "damage", left)
+
+    def _remove(self, gone: tuple[Segment, ...]) -> list[Path]:
+        files = self._reader.files
+        for segment in gone:
+            files.indexes.drop(segment)
+            files.forget(segment.file)
+            for path in (segment.path, segment.index_path):
+                with contextlib.suppress(FileNotFoundError):
+                    files.disk.unlink(path)
+        if gone:
+            files.disk.sync_directory(self.path)
+        return [segment.path for segment in gone]
+
+    def close(self) -> None:
+        """Commits what is queued and leaves a checkpoint, so that the next open scans nothing."""
+        try:
+            if self.failed is None:
+                self.commit()
+        finally:
+            with self._maintenance_lock, self._writer_lock:
+                if self.failed is None:
+                    self._writer.close()
+                    self.failed = DiskError(f"{self.path}: the log is closed")
+                self._let_files_go()
+
+    def discard(self) -> None:
+        """Stops all writing for good; queued batches are dropped. For a topic that is being deleted."""
+        with self._queue_lock:
+            self.failed = DiskError(f"{self.path}: the topic is deleted")
+            self._queue, self._pending_bytes = [], 0
+        with self._maintenance_lock, self._writer_lock:
+            self._let_files_go()
+
+    def _let_files_go(self) -> None:
+        for segment in self._reader.segments:
+            self._reader.files.indexes.drop(segment)
+            self._reader.files.forget(segment.file)

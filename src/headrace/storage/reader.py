@@ -1,0 +1,353 @@
+"""The reading half of a partition: from an offset to bytes, around damage.
+
+Theory of operation. Readers look at two tuples, `segments` and `damage`, which
+writers replace whole; so a reader works on a consistent picture without a lock.
+To find an offset, the in-memory tail of recent batches is asked first, then the
+sparse index, then headers are walked. Every header walked over must be in its
+place; the CRC is checked as the bytes are read. What fails is examined once,
+recorded as `Damage`, and from then on walked around.
+"""
+
+import contextlib
+import logging
+import struct
+import threading
+from bisect import bisect_right
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from headrace.records import BATCH_OVERHEAD_BYTES, HEADER_BYTES
+from headrace.storage.damage import Damage, save_damage
+from headrace.storage.extent import Extent
+from headrace.storage.files import Files
+from headrace.storage.index import SparseIndex, load_sealed
+from headrace.storage.scan import find_next_batch, scan
+from headrace.storage.segment import Segment
+
+__all__ = ["BatchPlace", "LogReader", "Tail"]
+
+logger = logging.getLogger("headrace.storage")
+
+_WALK_BYTES = 32 * 1024
+_FIELDS = struct.Struct(">qiibIhiqq")
+_MIN_LENGTH = HEADER_BYTES - BATCH_OVERHEAD_BYTES
+_MAX_OFFSET = 2**63 - 1
+
+
+class BatchPlace(NamedTuple):
+    """A batch whose header was seen in its place."""
+
+    position: int
+    size_bytes: int
+    base_offset: int
+    next_offset: int
+    max_timestamp: int
+
+
+class Tail:
+    """Base offsets and positions of the newest batches of the active segment.
+
+    The committing thread adds, the event loop looks up: positions are added
+    before offsets, so that a found offset always has its position.
+    """
+
+    __slots__ = ("offsets", "positions", "segment")
+    LIMIT = 4096
+
+    def __init__(self, segment: Segment) -> None:
+        self.segment = segment
+        self.offsets: list[int] = []
+        self.positions: list[int] = []
+
+    def trimmed(self) -> "Tail":
+        """Itself, or a new one with the newer half once it is long."""
+        if len(self.offsets) <= 2 * self.LIMIT:
+            return self
+        shorter = Tail(self.segment)
+        shorter.positions = self.positions[-self.LIMIT :]
+        shorter.offsets = self.offsets[-self.LIMIT :]
+        return shorter
+
+
+class _Misplaced(Exception):  # noqa: N818 - never leaves this module
+    """A header that is not in its place, seen while walking from a known one."""
+
+
+class LogReader:
+    """Finds and verifies batches. Any thread may read; `lock` guards the two tuples' writers."""
+
+    def __init__(self, directory: Path, files: Files, interval_bytes: int) -> None:
+        self.directory = directory
+        self.files = files
+        self.interval_bytes = interval_bytes
+        self.lock = threading.Lock()
+        self.segments: tuple[Segment, ...] = ()
+        self.damage: tuple[Damage, ...] = ()
+        self.tail: Tail | None = None
+
+    # -- finding
+
+    def extent(self, offset: int, max_bytes: int, *, wait: bool = True) -> Extent | None:
+        """The bytes from the batch holding `offset` on; None if no batch at or after it is there yet.
+
+        Raises CorruptionError if the offset is in damage, BlockingIOError if
+        `wait` is false and the answer is not in memory.
+        """
+        for damage in self.damage:
+            if damage.first_offset <= offset < damage.next_offset:
+                raise damage.error()
+        while True:
+            segments = self.segments
+            rank = bisect_right(segments, offset, key=_base_offset) - 1
+            try:
+                return self._extent_in(segments, max(rank, 0), offset, max_bytes, wait)
+            except FileNotFoundError:
+                # Retention or compaction removed the file after we looked: look again.
+                if segments is self.segments:
+                    raise
+
+    def _extent_in(
+        self, segments: tuple[Segment, ...], rank: int, offset: int, max_bytes: int, wait: bool
+    ) -> Extent | None:
+        for segment in segments[rank:]:
+            if segment.size_bytes == 0:
+                continue
+            fd = self.files.pin(segment.file)
+            try:
+                place = self.find(segment, fd, offset, wait=wait)
+                if place is not None:
+                    return self._pinned_extent(segment, fd, place, max_bytes)
+            except BaseException:
+                self.files.unpin(segment.file)
+                raise
+            self.files.unpin(segment.file)
+        return None
+
+    def _pinned_extent(self, segment: Segment, fd: int, place: BatchPlace, max_bytes: int) -> Extent:
+        end = segment.size_bytes
+        for damage in self.damage:
+            if damage.path == segment.path and place.position < damage.start:
+                end = min(end, damage.start)
+        size = min(end - place.position, max(max_bytes, place.size_bytes))
+        return Extent(
+            self, segment, fd, position=place.position, size_bytes=size, base_offset=place.base_offset
+        )
+
+    def find(self, segment: Segment, fd: int, offset: int, *, wait: bool = True) -> BatchPlace | None:
+        """The batch of this segment that holds `offset`, or the next one if compaction removed it."""
+        tail = self.tail
+        if tail is not None and tail.segment is segment:
+            rank = bisect_right(tail.offsets, offset)
+            if rank:
+                return self._place_in_tail(tail, rank - 1)
+        for _ in range(3):
+            try:
+                start, position = self.index(segment, fd, wait=wait).floor(offset)
+                for place in self.walk(segment, fd, start, position, wait=wait):
+                    if isinstance(place, Damage):
+                        if offset < place.next_offset:
+                            raise place.error()
+                    elif offset < place.next_offset:
+                        return place
+                return None
+            except _Misplaced:
+                if not wait:
+                    raise BlockingIOError("the segment must be examined first") from None
+                self.examine(segment, fd)
+        raise RuntimeError(f"{segment.path}: an index rebuilt from the segment does not fit it")
+
+    def _place_in_tail(self, tail: Tail, rank: int) -> BatchPlace:
+        positions, offsets = tail.positions, tail.offsets
+        position, base = positions[rank], offsets[rank]
+        size = tail.segment.size_bytes
+        end = positions[rank + 1] if rank + 1 < len(offsets) else size
+        following = offsets[rank + 1] if rank + 1 < len(offsets) else _MAX_OFFSET
+        return BatchPlace(position, end - position, base, following, -1)
+
+    def walk(
+        self, segment: Segment, fd: int, offset: int, position: int, *, wait: bool = True
+    ) -> Iterator[BatchPlace | Damage]:
+        """Places of the batches from `position` on, where the batch at `offset` begins, and damage between."""
+        pread = self.files.disk.pread if wait else self.files.disk.pread_nowait
+        gaps, end, expected = segment.compacted, segment.size_bytes, offset
+        known = {d.start: d for d in self.damage if d.path == segment.path}
+        for damage in known.values():
+            if damage.start < position < damage.end:  # an index entry from before the damage
+                position, expected = damage.start, damage.first_offset
+        window: bytes | bytearray = b""
+        window_at = position
+        while position < end:
+            if position in known:
+                yield known[position]
+                position, expected = known[position].end, known[position].next_offset
+                continue
+            start = position - window_at
+            if start + HEADER_BYTES > len(window):
+                read = pread(fd, min(_WALK_BYTES, end - position), position)
+                if read is None:
+                    raise BlockingIOError("the headers are not in memory")
+                window, window_at, start = read, position, 0
+                if len(window) < HEADER_BYTES:
+                    raise _Misplaced
+            base, length, epoch, magic, _, _, delta, _, largest = _FIELDS.unpack_from(window, start)
+            size = length + BATCH_OVERHEAD_BYTES
+            in_place = base == expected or (gaps and base > expected)
+            if not in_place or magic != 2 or epoch != 0 or length < _MIN_LENGTH or delta < 0:
+                raise _Misplaced
+            if position + size > end:
+                raise _Misplaced
+            expected = base + delta + 1
+            yield BatchPlace(position, size, base, expected, largest)
+            position += size
+
+    def places(self, segment: Segment, timestamp_ms: int) -> Iterator[BatchPlace]:
+        """Batches from the last index entry before anything of `timestamp_ms` or later; damage is passed over."""
+        fd = self.files.pin(segment.file)
+        try:
+            offset, position = self.index(segment, fd).floor_of_time(timestamp_ms)
+            for examined in (False, True):
+                try:
+                    for place in self.walk(segment, fd, offset, position):
+                        if isinstance(place, BatchPlace):
+                            offset, position = place.next_offset, place.position + place.size_bytes
+                            yield place
+                    return
+                except _Misplaced:
+                    if examined:
+                        raise RuntimeError(f"{segment.path}: changed while it was read") from None
+                    self.examine(segment, fd)
+        finally:
+            self.files.unpin(segment.file)
+
+    def read_batch(self, segment: Segment, place: BatchPlace) -> bytes | bytearray:
+        """The verified bytes of one batch; records the damage and raises CorruptionError if it fails."""
+        fd = self.files.pin(segment.file)
+        with self._pinned_extent(segment, fd, place, place.size_bytes) as extent:
+            chunk = extent.read_chunk(place.size_bytes)
+            assert chunk is not None
+            return chunk
+
+    def largest_timestamp(self, segment: Segment) -> int:
+        """Of the whole segment; -1 if it is empty."""
+        if segment.largest_timestamp is not None:
+            return segment.largest_timestamp
+        if segment.size_bytes == 0:
+            return -1
+        fd = self.files.pin(segment.file)
+        try:
+            largest = self.index(segment, fd).largest_timestamp
+        finally:
+            self.files.unpin(segment.file)
+        if segment is not self.segments[-1]:
+            segment.largest_timestamp = largest
+        return largest
+
+    # -- indexes
+
+    def index(self, segment: Segment, fd: int, *, wait: bool = True) -> SparseIndex:
+        """The segment's index, loaded or rebuilt if need be."""
+        index = self.files.indexes.touch(segment)
+        if index is not None:
+            return index
+        if not wait:
+            raise BlockingIOError("the index is not in memory")
+        index = self._load_index(segment)
+        if index is None:
+            return self.examine(segment, fd)
+        self.files.indexes.keep(segment, index)
+        return index
+
+    def _load_index(self, segment: Segment) -> SparseIndex | None:
+        try:
+            data = self.files.disk.read_file(segment.index_path)
+        except FileNotFoundError:
+            return None
+        index = load_sealed(
+            data,
+            base_offset=segment.base_offset,
+            segment_bytes=segment.size_bytes,
+            interval_bytes=self.interval_bytes,
+        )
+        if index is None:
+            logger.warning("%s does not fit its segment; rebuilding it", segment.index_path)
+        return index
+
+    def examine(self, segment: Segment, fd: int) -> SparseIndex:
+        """Checks every batch of the segment, rebuilds its index, records all damage in it."""
+        index = SparseIndex(segment.base_offset, self.interval_bytes)
+        end, limit = segment.size_bytes, self._offset_after(segment)
+        position, expected = 0, segment.base_offset
+        found = []
+        while True:
+            stop = scan(
+                self.files.disk,
+                fd,
+                position=position,
+                end=end,
+                next_offset=expected,
+                index=index,
+                gaps=segment.compacted,
+            )
+            if stop.whole:
+                break
+            damage = self._diagnose(segment, fd, stop.position, stop.next_offset, limit)
+            found.append(damage)
+            position, expected = damage.end, damage.next_offset
+        self.record(found)
+        self._keep_index(segment, index, expected)
+        return index
+
+    def _keep_index(self, segment: Segment, index: SparseIndex, next_offset: int) -> None:
+        if segment is self.segments[-1]:
+            return  # the index of the active segment is our own, in memory, and being added to
+        self.files.indexes.keep(segment, index)
+        with contextlib.suppress(OSError):  # it can be rebuilt again
+            self.save_index(segment, index, next_offset)
+
+    def save_index(self, segment: Segment, index: SparseIndex, next_offset: int) -> None:
+        """Writes the index of a sealed segment, durably."""
+        data = index.sealed_bytes(next_offset=next_offset, segment_bytes=segment.size_bytes)
+        self.files.disk.replace_file(segment.index_path, data)
+
+    # -- damage
+
+    def note_damage(self, segment: Segment, fd: int, position: int, expected: int) -> Damage:
+        """Records that the batch at `position`, which should begin at offset `expected`, is damaged."""
+        damage = self._diagnose(segment, fd, position, expected, self._offset_after(segment))
+        self.record([damage])
+        return damage
+
+    def _diagnose(self, segment: Segment, fd: int, position: int, expected: int, limit: int) -> Damage:
+        end = segment.size_bytes
+        found = find_next_batch(
+            self.files.disk, fd, position=position, end=end, min_offset=expected, max_offset=limit
+        )
+        stop, following = found if found is not None else (end, limit)
+        return Damage(segment.path, position, stop, expected, following)
+
+    def _offset_after(self, segment: Segment) -> int:
+        segments = self.segments
+        rank = bisect_right(segments, segment.base_offset, key=_base_offset)
+        return segments[rank].base_offset if rank < len(segments) else self.synced_end()
+
+    def synced_end(self) -> int:
+        """The offset after the last synced record; set by the log that owns this reader."""
+        return _MAX_OFFSET
+
+    def record(self, found: list[Damage]) -> None:
+        """Publishes damage to readers, reports it and keeps it for the next open."""
+        with self.lock:
+            known = set(self.damage)
+            fresh = [damage for damage in found if damage not in known]
+            if not fresh:
+                return
+            self.damage = tuple(sorted((*self.damage, *fresh), key=lambda d: (d.first_offset, d.start)))
+            for damage in fresh:
+                logger.error("%s", damage.error())
+            with contextlib.suppress(OSError):  # it is found again when it is read again
+                save_damage(self.files.disk, self.directory / "damage", self.damage)
+
+
+def _base_offset(segment: Segment) -> int:
+    return segment.base_offset

@@ -1,0 +1,197 @@
+"""Opening a partition: what is synced is believed, what may be torn is checked and cut.
+
+Only the newest segment can be unclean, since a roll syncs a segment before the
+next one is made. Of that, the checkpoint vouches for the first part. The rest
+is scanned. Where a batch fails its check, it is either the tail that a crash
+tore, which is cut off, or, if a valid batch stands behind it, damage: cutting
+there could take acknowledged records along, so it is kept and reported.
+"""
+
+import contextlib
+import logging
+import re
+from typing import NamedTuple
+
+from headrace.storage.checkpoint import Checkpoint, read_checkpoint
+from headrace.storage.damage import Damage, load_damage
+from headrace.storage.index import SparseIndex, load_open
+from headrace.storage.log_start import read_log_start
+from headrace.storage.reader import LogReader
+from headrace.storage.scan import find_next_batch, scan
+from headrace.storage.segment import Segment, plain_name, segments_in
+
+__all__ = ["Recovered", "TornTail", "create_segment", "recover"]
+
+logger = logging.getLogger("headrace.storage")
+
+_LEFTOVER = re.compile(r".*\.tmp")
+_OFFSET_SPAN = 2**31
+
+
+class TornTail(NamedTuple):
+    """Bytes that recovery cut off the newest segment: no whole valid batch was among them."""
+
+    path: str
+    start: int
+    end: int
+    first_offset: int
+
+
+class Recovered(NamedTuple):
+    """The state of a partition after opening; its segments and damage are in the reader."""
+
+    start_offset: int
+    next_offset: int
+    index_entries: int  # of the active segment that are in its index file
+    scanned_bytes: int
+    torn: TornTail | None
+
+
+def recover(reader: LogReader) -> Recovered:
+    """Fills the reader with what is on disk and repairs the tail."""
+    disk, directory = reader.files.disk, reader.directory
+    sizes = disk.list(directory)
+    segments, replaced = segments_in(directory, sizes)
+    for name in [*replaced, *filter(_LEFTOVER.fullmatch, sizes)]:
+        with contextlib.suppress(FileNotFoundError):
+            disk.unlink(directory / name)
+    checkpoint = read_checkpoint(disk, directory / "checkpoint")
+    log_start = read_log_start(disk, directory / "log-start")
+    segments = _without_deleted(reader, segments, log_start)
+    reader.segments = tuple(segments)
+    paths = {segment.path for segment in segments}
+    reader.damage = tuple(d for d in load_damage(disk, directory / "damage") if d.path in paths)
+    _ensure_active(reader, max(log_start, checkpoint.next_offset if checkpoint else 0))
+    state = _recover_active(reader, checkpoint)
+    return state._replace(start_offset=max(log_start, reader.segments[0].base_offset))
+
+
+def _without_deleted(reader: LogReader, segments: list[Segment], log_start: int) -> list[Segment]:
+    """Finishes a deletion that a crash interrupted: segments wholly below the log start go."""
+    keep = 0
+    while keep + 1 < len(segments) and segments[keep + 1].base_offset <= log_start:
+        keep += 1
+    for segment in segments[:keep]:
+        for path in (segment.path, segment.index_path):
+            with contextlib.suppress(FileNotFoundError):
+                reader.files.disk.unlink(path)
+    return segments[keep:]
+
+
+def _ensure_active(reader: LogReader, floor: int) -> None:
+    """Appends go to a plain segment: makes one if the newest is compacted or there is none."""
+    if not reader.segments:
+        create_segment(reader, floor)
+    elif reader.segments[-1].next_offset is not None:
+        create_segment(reader, max(floor, reader.segments[-1].next_offset))
+    active = reader.segments[-1]
+    active.file.writable = True
+
+
+def create_segment(reader: LogReader, base_offset: int) -> Segment:
+    """A new, empty, durable segment at the end of the log."""
+    disk, path = reader.files.disk, reader.directory / plain_name(base_offset)
+    fd = disk.open(path, write=True, create=True)
+    try:
+        disk.sync(fd)
+        disk.sync_directory(reader.directory)
+    except OSError:
+        disk.close(fd)
+        with contextlib.suppress(OSError):
+            disk.unlink(path)
+        raise
+    segment = Segment(path, base_offset)
+    segment.file.writable = True
+    segment.index = SparseIndex(base_offset, reader.interval_bytes)
+    reader.files.adopt(segment.file, fd)
+    with reader.lock:
+        reader.segments = (*reader.segments, segment)
+    return segment
+
+
+def _recover_active(reader: LogReader, checkpoint: Checkpoint | None) -> Recovered:
+    active = reader.segments[-1]
+    fd = reader.files.pin(active.file)
+    try:
+        index, position, next_offset = _clean_point(reader, active, checkpoint)
+        persisted = len(index)
+        size = active.size_bytes = reader.files.disk.size(fd)
+        active.index = index
+        stop, next_offset = _scan_tail(reader, active, fd, position, next_offset)
+        torn = TornTail(str(active.path), stop, size, next_offset) if stop < size else None
+        if torn is not None:
+            logger.warning("%s: cut off the torn tail, bytes %d to %d", active.path, stop, size)
+            reader.files.disk.truncate(fd, stop)
+        if size > position:
+            # A killed process leaves bytes in the page cache only: sync before anyone reads them.
+            reader.files.disk.sync(fd)
+        active.size_bytes = stop
+    finally:
+        reader.files.unpin(active.file)
+    next_offset = _replace_lost(reader, active, next_offset, checkpoint)
+    if reader.segments[-1] is not active:
+        persisted = 0
+    return Recovered(0, next_offset, persisted, size - position, torn)
+
+
+def _clean_point(
+    reader: LogReader, active: Segment, checkpoint: Checkpoint | None
+) -> tuple[SparseIndex, int, int]:
+    """The index so far, and the position and offset from which the active segment must be scanned."""
+    if (
+        checkpoint is not None
+        and checkpoint.base_offset == active.base_offset
+        and checkpoint.position <= active.size_bytes
+    ):
+        index = _load_open_index(reader, active, checkpoint)
+        if index is not None:
+            active.created_ms = checkpoint.created_ms
+            return index, checkpoint.position, checkpoint.next_offset
+    return SparseIndex(active.base_offset, reader.interval_bytes), 0, active.base_offset
+
+
+def _load_open_index(reader: LogReader, active: Segment, checkpoint: Checkpoint) -> SparseIndex | None:
+    data = b""
+    with contextlib.suppress(FileNotFoundError):
+        data = reader.files.disk.read_file(active.index_path)
+    return load_open(
+        data,
+        base_offset=active.base_offset,
+        count=checkpoint.index_entries,
+        crc=checkpoint.index_crc,
+        largest_timestamp=checkpoint.largest_timestamp,
+        interval_bytes=reader.interval_bytes,
+    )
+
+
+def _scan_tail(
+    reader: LogReader, active: Segment, fd: int, position: int, next_offset: int
+) -> tuple[int, int]:
+    """Position and offset after the last valid batch; damage with valid batches behind it is recorded."""
+    disk, end = reader.files.disk, active.size_bytes
+    while True:
+        stop = scan(disk, fd, position=position, end=end, next_offset=next_offset, index=active.index)
+        if stop.whole:
+            return stop.position, stop.next_offset
+        found = find_next_batch(
+            disk,
+            fd,
+            position=stop.position,
+            end=end,
+            min_offset=stop.next_offset,
+            max_offset=stop.next_offset + _OFFSET_SPAN,
+        )
+        if found is None:
+            return stop.position, stop.next_offset
+        position, next_offset = found
+        reader.record([Damage(active.path, stop.position, position, stop.next_offset, next_offset)])
+
+
+def _replace_lost(reader: LogReader, active: Segment, next_offset: int, checkpoint: Checkpoint | None) -> int:
+    """Goes on after the highest offset ever known synced, even if the bytes before it are gone."""
+    if checkpoint is None or checkpoint.next_offset <= next_offset:
+        return next_offset
+    size = active.size_bytes
+    reader.record([Damage(active.path, size, size, next_offset, checkpoint.next_offset)])
+    create_segment(reader, checkpoint.next_offset)
+    return checkpoint.next_offset

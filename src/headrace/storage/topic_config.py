@@ -1,0 +1,174 @@
+"""A topic's configuration, by Kafka's names.
+
+One frozen dataclass: a field `retention_ms` is the setting `retention.ms`. The
+broker lists `SETTINGS` when a client asks what can be configured.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from headrace.errors import RequestError
+
+__all__ = ["SETTINGS", "Setting", "TopicConfig"]
+
+_INVALID_CONFIG = 40
+_INT_MAX = 2**31 - 1
+_LONG_MAX = 2**63 - 1
+
+
+class Setting(NamedTuple):
+    """What a client may know of one topic setting: `kind` is int, long, double, boolean, string or list."""
+
+    name: str
+    kind: str
+    default: str
+    help: str
+
+
+def _setting(default: Any, kind: str, check: Callable[[Any], str | None], help: str) -> Any:  # noqa: A002
+    return dataclasses.field(default=default, metadata={"kind": kind, "check": check, "help": help})
+
+
+def _between(low: float, high: float) -> Callable[[Any], str | None]:
+    return lambda value: None if low <= value <= high else f"must be from {low} to {high}"
+
+
+def _one_of(*allowed: str, why: str = "") -> Callable[[Any], str | None]:
+    return lambda value: None if value in allowed else f"must be one of {', '.join(allowed)}{why}"
+
+
+def _policies(value: str) -> str | None:
+    parts = [part.strip() for part in value.split(",")]
+    good = parts and all(part in ("delete", "compact") for part in parts)
+    return None if good else "must be delete, compact, or both separated by a comma"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TopicConfig:
+    """How one topic is kept. Made by `from_overrides`, which refuses unknown names and bad values."""
+
+    cleanup_policy: str = _setting(
+        "delete",
+        "list",
+        _policies,
+        "delete: whole old segments go; compact: the newest record of each key stays",
+    )
+    compression_type: str = _setting(
+        "producer",
+        "string",
+        _one_of("producer", why=": batches are kept as the producer compressed them, never recompressed"),
+        "Always producer: batches are kept byte for byte as they came",
+    )
+    delete_retention_ms: int = _setting(
+        86_400_000,
+        "long",
+        _between(0, _LONG_MAX),
+        "How long compaction keeps a tombstone, so that readers see it",
+    )
+    file_delete_delay_ms: int = _setting(
+        60_000,
+        "long",
+        _between(0, _LONG_MAX),
+        "Accepted for Kafka's sake; files go at once, and a reader in the midst of one keeps it until done",
+    )
+    flush_messages: int = _setting(
+        1, "long", _between(1, 1), "Always 1: every acknowledged batch is synced first"
+    )
+    index_interval_bytes: int = _setting(
+        16_384, "int", _between(256, _INT_MAX), "An index entry every so many bytes of a segment"
+    )
+    max_message_bytes: int = _setting(
+        1_048_588,
+        "int",
+        _between(0, _INT_MAX),
+        "The largest record batch accepted, compressed, header included",
+    )
+    message_timestamp_type: str = _setting(
+        "CreateTime",
+        "string",
+        _one_of("CreateTime", "LogAppendTime"),
+        "Whether records carry the producer's time or that of the append",
+    )
+    min_cleanable_dirty_ratio: float = _setting(
+        0.5,
+        "double",
+        _between(0, 1),
+        "Compaction runs once this part of the log was written since the last run",
+    )
+    min_insync_replicas: int = _setting(
+        1, "int", _between(1, 1), "Always 1: a log on one machine has one copy"
+    )
+    retention_bytes: int = _setting(
+        -1,
+        "long",
+        _between(-1, _LONG_MAX),
+        "Old segments go when a partition exceeds this size; -1: no limit",
+    )
+    retention_ms: int = _setting(
+        604_800_000, "long", _between(-1, _LONG_MAX), "Segments whose newest record is older go; -1: no limit"
+    )
+    segment_bytes: int = _setting(
+        1_073_741_824, "int", _between(1024, _INT_MAX), "A segment that would exceed this size is sealed"
+    )
+    segment_ms: int = _setting(
+        604_800_000, "long", _between(1, _LONG_MAX), "A segment begun longer ago is sealed at the next append"
+    )
+
+    @classmethod
+    def from_overrides(cls, overrides: Mapping[str, str | None]) -> "TopicConfig":
+        """The defaults with these on top; RequestError (INVALID_CONFIG) names the setting that is wrong."""
+        values = {}
+        for name, text in overrides.items():
+            field = _FIELDS.get(name)
+            if field is None:
+                raise _invalid(f"unknown topic setting {name!r}; known are {', '.join(_FIELDS)}")
+            if text is not None:
+                values[field.name] = _parse(name, field, text)
+        return cls(**values)
+
+    def as_strings(self) -> dict[str, str]:
+        """Every setting by its Kafka name, as DescribeConfigs shows it."""
+        return {name: _text(getattr(self, field.name)) for name, field in _FIELDS.items()}
+
+    @property
+    def deletes(self) -> bool:
+        return "delete" in self.cleanup_policy
+
+    @property
+    def compacts(self) -> bool:
+        return "compact" in self.cleanup_policy
+
+    @property
+    def stamps_append_time(self) -> bool:
+        return self.message_timestamp_type == "LogAppendTime"
+
+
+def _invalid(message: str) -> RequestError:
+    return RequestError(message, code=_INVALID_CONFIG)
+
+
+def _parse(name: str, field: "dataclasses.Field[Any]", text: str) -> Any:
+    kind = field.metadata["kind"]
+    try:
+        value: Any = (
+            int(text) if kind in ("int", "long") else float(text) if kind == "double" else text.strip()
+        )
+    except ValueError:
+        raise _invalid(f"{name}={text!r} is not a number; give a value of type {kind}") from None
+    fault = field.metadata["check"](value)
+    if fault is not None:
+        raise _invalid(f"{name}={text!r} {fault}")
+    return value
+
+
+def _text(value: Any) -> str:
+    return str(value)
+
+
+_FIELDS = {field.name.replace("_", "."): field for field in dataclasses.fields(TopicConfig)}
+
+SETTINGS: Mapping[str, Setting] = {
+    name: Setting(name, field.metadata["kind"], _text(field.default), field.metadata["help"])
+    for name, field in _FIELDS.items()
+}

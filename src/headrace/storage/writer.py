@@ -1,0 +1,182 @@
+"""The writing half of a partition: queued batches to synced bytes in segments."""
+
+import contextlib
+import logging
+from typing import NamedTuple
+
+from headrace.storage.checkpoint import Checkpoint, write_checkpoint
+from headrace.storage.disk import write_all
+from headrace.storage.index import position_in_file
+from headrace.storage.reader import LogReader, Tail
+from headrace.storage.recovery import Recovered, create_segment
+from headrace.storage.segment import Segment
+from headrace.storage.topic_config import TopicConfig
+
+__all__ = ["LogWriter", "Queued"]
+
+logger = logging.getLogger("headrace.storage")
+
+CHECKPOINT_BYTES = 64 * 1024 * 1024
+CHECKPOINT_MS = 1000
+_OFFSET_SPAN = 2**31 - 1
+
+
+class Queued(NamedTuple):
+    """A stamped batch on its way to the disk."""
+
+    batch: bytearray | memoryview
+    base_offset: int
+    next_offset: int
+    max_timestamp: int
+    now_ms: int
+
+
+class LogWriter:
+    """Writes to the active segment and rolls it. One thread at a time: the caller holds the writer's lock.
+
+    Errors of the disk come out as OSError; `undo` then takes back what was not
+    synced. `next_offset` is the high watermark: it moves only after a sync.
+    """
+
+    def __init__(self, reader: LogReader, config: TopicConfig, recovered: Recovered) -> None:
+        self.reader = reader
+        self.config = config
+        self.next_offset = recovered.next_offset
+        self._saved_entries = recovered.index_entries
+        self._saved_crc = self._index_crc(0, recovered.index_entries, 0)
+        self._saved_position = self.active.size_bytes
+        self._saved_ms = 0
+        reader.tail = Tail(self.active)
+
+    @property
+    def active(self) -> Segment:
+        return self.reader.segments[-1]
+
+    def write(self, queue: list[Queued]) -> None:
+        """Writes the batches and syncs them, rolling where a segment is full or old."""
+        run: list[Queued] = []
+        size = self.active.size_bytes
+        for queued in queue:
+            if size and self._is_full(size, queued):
+                self._flush(run)
+                self.roll()
+                run, size = [], 0
+            run.append(queued)
+            size += len(queued.batch)
+        self._flush(run)
+        self._checkpoint_if_due(queue[-1].now_ms)
+
+    def _is_full(self, size: int, queued: Queued) -> bool:
+        active, config = self.active, self.config
+        return (
+            size + len(queued.batch) > config.segment_bytes
+            or queued.next_offset - active.base_offset > _OFFSET_SPAN
+            or (active.created_ms > 0 and queued.now_ms - active.created_ms >= config.segment_ms)
+        )
+
+    def _flush(self, run: list[Queued]) -> None:
+        if not run:
+            return
+        reader, active = self.reader, self.active
+        position = active.size_bytes
+        fd = reader.files.pin(active.file)
+        try:
+            end = write_all(reader.files.disk, fd, [queued.batch for queued in run], position)
+            reader.files.disk.sync(fd)
+        finally:
+            reader.files.unpin(active.file)
+        if active.created_ms == 0:
+            active.created_ms = run[0].now_ms
+        self._publish(active, run, end)
+
+    def _publish(self, active: Segment, run: list[Queued], end: int) -> None:
+        """Lets readers see what was synced: positions first, the high watermark last."""
+        tail, index, position = self.reader.tail, active.index, active.size_bytes
+        assert tail is not None and index is not None
+        tail = self.reader.tail = tail.trimmed()
+        for batch, base_offset, _, max_timestamp, _ in run:
+            index.add(base_offset, position, max_timestamp)
+            tail.positions.append(position)
+            tail.offsets.append(base_offset)
+            position += len(batch)
+        active.size_bytes = end
+        self.next_offset = run[-1].next_offset
+
+    def undo(self) -> None:
+        """Cuts the active segment back to its last synced byte."""
+        active = self.active
+        fd = self.reader.files.pin(active.file)
+        try:
+            if self.reader.files.disk.size(fd) > active.size_bytes:
+                self.reader.files.disk.truncate(fd, active.size_bytes)
+        finally:
+            self.reader.files.unpin(active.file)
+
+    def roll(self) -> None:
+        """Seals the active segment, all of which is synced, and begins a new one at the next offset."""
+        sealed, reader = self.active, self.reader
+        assert sealed.index is not None
+        reader.save_index(sealed, sealed.index, self.next_offset)
+        create_segment(reader, self.next_offset)
+        reader.tail = Tail(self.active)
+        sealed.largest_timestamp = sealed.index.largest_timestamp
+        reader.files.indexes.keep(sealed, sealed.index)
+        self._saved_entries = self._saved_crc = self._saved_position = 0
+        self.checkpoint(sync=False)
+
+    def _checkpoint_if_due(self, now_ms: int) -> None:
+        written = self.active.size_bytes - self._saved_position
+        if written >= CHECKPOINT_BYTES or now_ms - self._saved_ms >= CHECKPOINT_MS:
+            self._saved_ms = now_ms
+            self.checkpoint(sync=False)
+
+    def checkpoint(self, *, sync: bool) -> None:
+        """Notes how far the active segment is synced. Failing to is no harm but a longer recovery."""
+        try:
+            self._save_checkpoint(sync)
+        except OSError as error:
+            logger.warning("%s: no checkpoint written: %s", self.reader.directory, error)
+
+    def _save_checkpoint(self, sync: bool) -> None:
+        active, disk = self.active, self.reader.files.disk
+        index = active.index
+        assert index is not None
+        entries = len(index)
+        self._save_entries(active, sync)
+        self._saved_crc = self._index_crc(self._saved_entries, entries, self._saved_crc)
+        self._saved_entries, self._saved_position = entries, active.size_bytes
+        checkpoint = Checkpoint(
+            base_offset=active.base_offset,
+            position=active.size_bytes,
+            next_offset=self.next_offset,
+            largest_timestamp=index.largest_timestamp,
+            created_ms=active.created_ms,
+            index_entries=entries,
+            index_crc=self._saved_crc,
+        )
+        write_checkpoint(disk, self.reader.directory / "checkpoint", checkpoint, sync=sync)
+
+    def _save_entries(self, active: Segment, sync: bool) -> None:
+        disk, index = self.reader.files.disk, active.index
+        assert index is not None
+        try:
+            fd = disk.open(active.index_path, write=True)
+        except FileNotFoundError:
+            fd = disk.open(active.index_path, write=True, create=True)
+        try:
+            data = index.open_bytes(self._saved_entries)
+            write_all(disk, fd, [data] if data else [], position_in_file(self._saved_entries))
+            if sync:
+                disk.sync(fd)
+        finally:
+            disk.close(fd)
+
+    def _index_crc(self, start: int, stop: int, value: int) -> int:
+        index = self.active.index
+        assert index is not None
+        return index.checksum(stop, start=start, value=value)
+
+    def close(self) -> None:
+        """Leaves a checkpoint that covers everything, so that the next open scans nothing."""
+        with contextlib.suppress(OSError):
+            self.checkpoint(sync=True)
