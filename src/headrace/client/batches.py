@@ -10,36 +10,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from crc32c import crc32c
+from headrace.records import BATCH_OVERHEAD_BYTES, HEADER_BYTES, BatchHeader, check_batch, read_header
 
-from headrace.errors import CorruptionError
+__all__ = ["AbortedTransaction", "Runs", "visible_runs", "walk"]
 
-__all__ = ["AbortedTransaction", "Batch", "Runs", "visible_runs", "walk"]
-
-_HEADER = struct.Struct(">qiibIhiqqqhii")
-_LENGTH_END = 12  # a batch's length counts from here
-_CRC_START = 21
-_TRANSACTIONAL, _CONTROL = 0x10, 0x20
 _ABORT_MARKER = 0
-
-
-class Batch(NamedTuple):
-    """Where one batch lies in a buffer, which offsets it spans, and whose it is."""
-
-    start: int
-    end: int
-    base_offset: int
-    next_offset: int
-    attributes: int
-    producer_id: int
-
-    @property
-    def control(self) -> bool:
-        return bool(self.attributes & _CONTROL)
-
-    @property
-    def transactional(self) -> bool:
-        return bool(self.attributes & _TRANSACTIONAL)
 
 
 class AbortedTransaction(NamedTuple):
@@ -57,24 +32,18 @@ class Runs:
     next_offset: int
 
 
-def walk(buffer: memoryview) -> Iterator[Batch]:
-    """Every whole batch in order; raises CorruptionError on one that is not what it claims to be."""
-    position, end = 0, len(buffer)
-    while end - position >= _HEADER.size:
-        base, length, _, magic, crc, attributes, last_delta, _, _, producer, _, _, _ = _HEADER.unpack_from(
-            buffer, position
-        )
-        batch_end = position + _LENGTH_END + length
-        if magic != 2 or length < _HEADER.size - _LENGTH_END:
-            raise CorruptionError(f"no record batch at offset {base}: magic {magic}, length {length}")
-        if batch_end > end:
+def walk(buffer: memoryview) -> Iterator[tuple[int, BatchHeader]]:
+    """Position and header of every whole batch; raises CorruptionError on one that fails its checks."""
+    position = 0
+    while len(buffer) - position >= HEADER_BYTES:
+        header = read_header(buffer, position)
+        if header.batch_length >= HEADER_BYTES - BATCH_OVERHEAD_BYTES and (
+            header.size_bytes > len(buffer) - position
+        ):
             return
-        if crc32c(buffer[position + _CRC_START : batch_end]) != crc:
-            raise CorruptionError(
-                f"the record batch at offset {base} fails its checksum: damaged on its way or on the log"
-            )
-        yield Batch(position, batch_end, base, base + last_delta + 1, attributes, producer)
-        position = batch_end
+        check_batch(buffer, position, produced=False)  # compaction leaves gaps
+        yield position, header
+        position += header.size_bytes
 
 
 def visible_runs(buffer: memoryview, aborted: Iterable[AbortedTransaction], next_offset: int) -> Runs:
@@ -86,26 +55,30 @@ def visible_runs(buffer: memoryview, aborted: Iterable[AbortedTransaction], next
     pending = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
     open_aborts: set[int] = set()
     spans: list[list[int]] = []
-    for batch in walk(buffer):
-        next_offset = batch.next_offset
-        while pending and pending[-1].first_offset < batch.next_offset:
+    for position, header in walk(buffer):
+        next_offset = header.next_offset
+        while pending and pending[-1].first_offset < next_offset:
             open_aborts.add(pending.pop().producer_id)
-        if batch.control:
-            if _is_abort(buffer, batch):
-                open_aborts.discard(batch.producer_id)
-        elif not (batch.transactional and batch.producer_id in open_aborts):
-            if spans and spans[-1][1] == batch.start:
-                spans[-1][1] = batch.end
-            else:
-                spans.append([batch.start, batch.end])
+        if header.is_control:
+            if _is_abort(buffer, position):
+                open_aborts.discard(header.producer_id)
+        elif not (header.is_transactional and header.producer_id in open_aborts):
+            _extend(spans, position, position + header.size_bytes)
     return Runs(tuple(buffer[start:end] for start, end in spans), next_offset)
 
 
-def _is_abort(buffer: memoryview, batch: Batch) -> bool:
+def _extend(spans: list[list[int]], start: int, end: int) -> None:
+    if spans and spans[-1][1] == start:
+        spans[-1][1] = end
+    else:
+        spans.append([start, end])
+
+
+def _is_abort(buffer: memoryview, position: int) -> bool:
     """Whether a marker says abort: its key is a version and a type, two bytes each.
 
     Before the key come the record's length, attributes, two deltas and the key's
     own length: one byte each in a batch of a single small record.
     """
-    (kind,) = struct.unpack_from(">h", buffer, batch.start + _HEADER.size + 5 + 2)
+    (kind,) = struct.unpack_from(">h", buffer, position + HEADER_BYTES + 5 + 2)
     return bool(kind == _ABORT_MARKER)

@@ -7,7 +7,7 @@ from typing import Any
 
 from headrace.errors import RetriableError
 from headrace.wire import Api, Fields, encode_request, name_of, response_body_reader
-from headrace.wire.codec import Cursor
+from headrace.wire.values import Cursor
 
 __all__ = ["Channel"]
 

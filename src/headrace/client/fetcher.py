@@ -247,8 +247,8 @@ def _read_layout(topic: str, found: Fields) -> TopicLayout:
 def _check_identity(layout: TopicLayout, topic_id: uuid.UUID | None) -> None:
     if topic_id is not None and layout.id != topic_id:
         raise RequestError(
-            f"topic {layout.name!r} was deleted and created again (id {topic_id}, now {layout.id}): offsets of "
-            " the old one mean nothing on the new. Start anew, with an empty checkpoint",
+            f"topic {layout.name!r} was deleted and created again (id {topic_id}, now {layout.id}): "
+            "offsets of the old one mean nothing on the new. Start anew, with an empty checkpoint",
             code=ErrorCode.inconsistent_topic_id,
         )
 

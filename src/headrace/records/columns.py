@@ -1,0 +1,331 @@
+"""Record batches to Arrow columns, without an object per record.
+
+Where a record starts is known only from the length of the one before it, so one
+short Python loop follows that chain; everything else (varints, offsets,
+timestamps, where keys and values lie) is computed for all records at once by
+numpy. Keys and values are handed to Arrow as views into the batch's own bytes, and
+Arrow gathers them.
+"""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.errors import CorruptionError
+from headrace.records.codec import decompress
+from headrace.records.header import BATCH_OVERHEAD_BYTES, HEADER_BYTES, read_header
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["COLUMNS", "decode_columns"]
+
+COLUMNS = ("offset", "timestamp", "key", "value", "headers")
+
+Ints = npt.NDArray[np.int64]
+
+_INLINE_BYTES = 12  # Arrow keeps shorter values inside the view itself
+_MAX_VARINT_BYTES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    """The records of one batch, decompressed, and what its header says about them."""
+
+    data: bytes
+    count: int
+    base_offset: int
+    base_timestamp: int
+    append_timestamp: int | None
+
+
+def decode_columns(
+    buffer: bytes | bytearray | memoryview,
+    *,
+    start_offset: int | None = None,
+    end_offset: int | None = None,
+    columns: Collection[str] = COLUMNS,
+) -> "pa.RecordBatch":
+    """The records of consecutive whole record batches (format v2), as columns.
+
+    `offset` int64, `timestamp` in milliseconds UTC, `key` and `value` binary and
+    null where the record has none, and `headers`, a list of key and value; only
+    those in `columns`, for each costs time. Records outside `start_offset` up to
+    `end_offset` are left out, as are transaction markers.
+
+    Checksums are the caller's business; records that do not fit their batch raise
+    CorruptionError. pyarrow is imported here, lazily: the broker has no need of it.
+    """
+    import pyarrow as pa
+
+    sections = list(_sections(memoryview(buffer)))
+    data = b"".join([section.data for section in sections])
+    try:
+        layout = _lay_out(data, sections)
+        built = {name: _column(name, data, layout) for name in COLUMNS if name in columns}
+    except IndexError:
+        raise CorruptionError("a record reaches beyond the end of its record batch") from None
+    low, high = _range(layout.offsets, start_offset, end_offset)
+    return pa.RecordBatch.from_pydict(built).slice(low, high - low)
+
+
+def _column(name: str, data: bytes, layout: "_Layout") -> "pa.Array":
+    import pyarrow as pa
+
+    if name == "offset":
+        return pa.array(layout.offsets)
+    if name == "timestamp":
+        return pa.array(layout.timestamps).cast(pa.timestamp("ms", tz="UTC"))
+    if name == "key":
+        return _gather(data, layout.key_starts, layout.key_lengths)
+    if name == "value":
+        return _gather(data, layout.value_starts, layout.value_lengths)
+    return _headers(data, layout)
+
+
+def _sections(buffer: memoryview) -> Iterator[_Section]:
+    position = 0
+    while position < len(buffer):
+        header = read_header(buffer, position)
+        end = position + header.size_bytes
+        if (
+            header.magic != 2
+            or end > len(buffer)
+            or header.batch_length < HEADER_BYTES - BATCH_OVERHEAD_BYTES
+        ):
+            raise CorruptionError(
+                f"no whole record batch at {position}: magic {header.magic}, length {header.batch_length}"
+            )
+        if not header.is_control:
+            yield _Section(
+                data=decompress(header.codec, buffer[position + HEADER_BYTES : end]),
+                count=header.record_count,
+                base_offset=header.base_offset,
+                base_timestamp=header.base_timestamp,
+                append_timestamp=header.max_timestamp if header.is_append_time else None,
+            )
+        position = end
+
+
+# --- where everything lies --------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """For each record its offset and time, and where in the data its parts lie; length -1 is null."""
+
+    offsets: Ints
+    timestamps: Ints
+    key_starts: Ints
+    key_lengths: Ints
+    value_starts: Ints
+    value_lengths: Ints
+    header_counts: Ints
+    header_starts: Ints
+    ends: Ints
+
+
+def _lay_out(data: bytes, sections: list[_Section]) -> _Layout:
+    octets = np.frombuffer(data, np.uint8)
+    starts = _record_starts(data, sections)
+    counts = [section.count for section in sections]
+    lengths, position = _varints(octets, starts)
+    ends = position + lengths
+    time_deltas, position = _varints(octets, position + 1)  # a byte of attributes, unused
+    offset_deltas, position = _varints(octets, position)
+    key_lengths, key_starts = _varints(octets, position)
+    value_lengths, value_starts = _varints(octets, key_starts + np.maximum(key_lengths, 0))
+    header_counts, header_starts = _varints(octets, value_starts + np.maximum(value_lengths, 0))
+    layout = _Layout(
+        offsets=_spread([each.base_offset for each in sections], counts) + offset_deltas,
+        timestamps=_timestamps(sections, counts, time_deltas),
+        key_starts=key_starts,
+        key_lengths=key_lengths,
+        value_starts=value_starts,
+        value_lengths=value_lengths,
+        header_counts=header_counts,
+        header_starts=header_starts,
+        ends=ends,
+    )
+    _check(layout)
+    return layout
+
+
+def _record_starts(data: bytes, sections: list[_Section]) -> Ints:
+    """The position of every record: the one thing that must be found one after the other."""
+    starts: list[int] = []
+    position = end = 0
+    for section in sections:
+        end += len(section.data)
+        position = _follow(data, position, section.count, starts)
+        if position != end:
+            raise CorruptionError(
+                f"the {section.count} records of the batch at offset {section.base_offset} take "
+                f"{len(section.data) + position - end} bytes, not the {len(section.data)} that are there"
+            )
+    return np.array(starts, np.int64)
+
+
+def _follow(data: bytes, position: int, count: int, starts: list[int]) -> int:
+    """Appends the positions of `count` records; the position behind them.
+
+    The hot loop of reading: lengths of one and two bytes, which is up to 8 kB, are
+    written out. Lengths are zigzag, so a legal one is twice itself.
+    """
+    append = starts.append
+    for _ in range(count):
+        append(position)
+        low = data[position]
+        if low < 128:
+            position += 1 + (low >> 1)
+            continue
+        high = data[position + 1]
+        if high < 128:
+            position += 2 + ((low & 127 | high << 7) >> 1)
+        else:
+            position = _follow_long(data, position)
+    return position
+
+
+def _follow_long(data: bytes, position: int) -> int:
+    value = shift = 0
+    for _ in range(_MAX_VARINT_BYTES):
+        byte = data[position]
+        position += 1
+        value |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            return position + (value >> 1)
+    raise CorruptionError("a record's length has more bytes than a varint may have")
+
+
+def _varints(octets: npt.NDArray[np.uint8], position: Ints) -> tuple[Ints, Ints]:
+    """The zigzag varint at each position, and the positions behind them."""
+    byte = octets[position]
+    value = (byte & 127).astype(np.int64)
+    position = position + 1
+    longer = np.flatnonzero(byte > 127)
+    shift = 7
+    while longer.size:
+        if shift > 7 * (_MAX_VARINT_BYTES - 1):
+            raise CorruptionError("a record holds a varint of more than ten bytes")
+        byte = octets[position[longer]]
+        value[longer] |= (byte & 127).astype(np.int64) << shift
+        position[longer] += 1
+        longer = longer[byte > 127]
+        shift += 7
+    # An unsigned shift, since a timestamp delta may use all 64 bits.
+    unsigned = (value.view(np.uint64) >> np.uint64(1)).view(np.int64)
+    return unsigned ^ -(value & 1), position
+
+
+def _spread(per_batch: list[int], counts: list[int]) -> Ints:
+    return np.repeat(np.array(per_batch, np.int64), counts)
+
+
+def _timestamps(sections: list[_Section], counts: list[int], deltas: Ints) -> Ints:
+    created = _spread([each.base_timestamp for each in sections], counts) + deltas
+    if all(each.append_timestamp is None for each in sections):
+        return created
+    appended = _spread([each.append_timestamp or 0 for each in sections], counts)
+    by_append = np.repeat(np.array([each.append_timestamp is not None for each in sections]), counts)
+    return np.where(by_append, appended, created)
+
+
+def _check(layout: _Layout) -> None:
+    """No part of a record may reach beyond it, and nothing may be left over behind it."""
+    whole = (
+        (layout.key_lengths >= -1)
+        & (layout.value_lengths >= -1)
+        & (layout.header_counts >= 0)
+        & (layout.header_starts <= layout.ends)
+        & ((layout.header_counts > 0) | (layout.header_starts == layout.ends))
+    )
+    if not whole.all():
+        offset = layout.offsets[np.flatnonzero(~whole)[0]]
+        raise CorruptionError(f"the record at offset {offset} does not fit its own length")
+
+
+def _range(offsets: Ints, start: int | None, end: int | None) -> tuple[int, int]:
+    low = 0 if start is None else int(np.searchsorted(offsets, start))
+    high = len(offsets) if end is None else int(np.searchsorted(offsets, end))
+    return low, max(low, high)
+
+
+# --- into Arrow -------------------------------------------------------------------------------
+
+
+def _gather(data: bytes, starts: Ints, lengths: Ints) -> "pa.Array":
+    """Binary values from where they lie: views of 16 bytes each, which Arrow turns into a column.
+
+    A view is the length, then either the value itself (up to 12 bytes) or its first
+    four bytes, the buffer's number and the position in it.
+    """
+    import pyarrow as pa
+
+    if len(data) >= 1 << 31:
+        raise CorruptionError(
+            f"record batches of {len(data)} bytes decompressed are too large to read at once"
+        )
+    sizes = np.maximum(lengths, 0)
+    views = np.zeros((len(starts), 16), np.uint8)
+    words = views.view("<i4")
+    words[:, 0] = sizes
+    octets = np.frombuffer(data + bytes(_INLINE_BYTES), np.uint8)
+    short = sizes <= _INLINE_BYTES
+    _write_inline(views, octets, starts, sizes, np.flatnonzero(short))
+    rest = np.flatnonzero(~short)
+    fours = np.lib.stride_tricks.sliding_window_view(octets, 4)
+    views[rest, 4:8] = fours[starts[rest]]
+    words[rest, 3] = starts[rest]
+    valid = np.packbits(lengths >= 0, bitorder="little")
+    buffers = [pa.py_buffer(valid), pa.py_buffer(views), pa.py_buffer(octets)]
+    column: pa.Array = pa.Array.from_buffers(pa.binary_view(), len(starts), buffers)
+    return column.cast(pa.binary())
+
+
+def _write_inline(
+    views: npt.NDArray[np.uint8], octets: npt.NDArray[np.uint8], starts: Ints, sizes: Ints, rows: Ints
+) -> None:
+    if rows.size:
+        windows = np.lib.stride_tricks.sliding_window_view(octets, _INLINE_BYTES)[starts[rows]]
+        windows = np.where(np.arange(_INLINE_BYTES) < sizes[rows, None], windows, 0)
+        views[rows, 4:] = windows
+
+
+def _headers(data: bytes, layout: _Layout) -> "pa.Array":
+    import pyarrow as pa
+
+    offsets = np.zeros(len(layout.ends) + 1, np.int32)
+    np.cumsum(layout.header_counts, out=offsets[1:])
+    keys: list[str] = []
+    values: list[bytes | None] = []
+    for row in np.flatnonzero(layout.header_counts).tolist():
+        position = int(layout.header_starts[row])
+        for _ in range(int(layout.header_counts[row])):
+            key, position = _read_bytes(data, position, int(layout.ends[row]))
+            value, position = _read_bytes(data, position, int(layout.ends[row]))
+            keys.append((key or b"").decode(errors="replace"))
+            values.append(value)
+        if position != layout.ends[row]:
+            raise CorruptionError(f"the headers of the record at offset {layout.offsets[row]} do not fit it")
+    items = pa.StructArray.from_arrays(
+        [pa.array(keys, pa.string()), pa.array(values, pa.binary())], names=["key", "value"]
+    )
+    return pa.ListArray.from_arrays(pa.array(offsets), items)
+
+
+def _read_bytes(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
+    value = shift = 0
+    while (byte := data[position]) > 127 and shift < 28:
+        value |= (byte & 127) << shift
+        shift += 7
+        position += 1
+    value |= byte << shift
+    length, position = (value >> 1) ^ -(value & 1), position + 1
+    if length < -1 or position + length > end:
+        raise CorruptionError(f"a header of {length} bytes does not fit its record")
+    return (None, position) if length < 0 else (data[position : position + length], position + length)

@@ -1,0 +1,117 @@
+"""JSON values of records into Arrow columns, a block at a time; no Spark, no I/O.
+
+All values are joined into one text and parsed by Arrow in one go. A bad value must
+not take its neighbours with it, nor shift them: each value is wrapped as
+
+    {"v":<value>}
+
+on a line of its own. A value that is not JSON breaks the parse, and the block is
+halved until the value stands alone. A wrapper can never be swallowed by the value
+before it (a string may not contain a line end, and no comma stands before the
+wrapper), so there are never fewer rows than values, and an equal number means that
+row and value correspond.
+"""
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+
+from headrace.errors import ConfigError
+
+__all__ = ["Parsed", "check_fields", "parse_json"]
+
+_OPEN, _CLOSE = b'{"v":', b"}\n"
+_MAX_TEXT_BYTES = 256 << 20  # Arrow's positions inside one block have 32 bits
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """One column per field, and the reason why a value could not be read (null where it could)."""
+
+    columns: tuple[pa.Array, ...]
+    reasons: pa.Array
+
+    @property
+    def bad_count(self) -> int:
+        return len(self.reasons) - int(self.reasons.null_count)
+
+
+def check_fields(fields: pa.Schema) -> None:
+    """Raises ConfigError naming a field whose type cannot be read from JSON."""
+    for field in fields:
+        try:
+            _parse_block(pa.array([b"{}"], pa.binary()), pa.schema([field]))
+        except pa.ArrowNotImplementedError:
+            raise ConfigError(
+                f"column {field.name!r} of type {field.type} cannot be read from JSON values; "
+                "declare it as string, number, boolean, date, timestamp, or array or struct of these"
+            ) from None
+
+
+def parse_json(values: pa.Array, fields: pa.Schema) -> Parsed:
+    """The fields of every value, in order; null where a value is null, lacks the field or is bad.
+
+    Fields that the schema does not name are ignored. A value of another type than
+    declared makes the whole value bad: nothing is guessed.
+    """
+    if not len(values):
+        return Parsed(tuple(pa.nulls(0, field.type) for field in fields), pa.nulls(0, pa.string()))
+    parts = _parse_halving(values.fill_null(b"null"), fields)
+    structs = pa.concat_arrays([struct for struct, _ in parts])
+    reasons = pa.concat_arrays([reason for _, reason in parts])
+    return Parsed(tuple(structs.flatten()), reasons)
+
+
+def _parse_halving(values: pa.Array, fields: pa.Schema) -> list[tuple[pa.StructArray, pa.Array]]:
+    try:
+        return [(_parse_block(values, fields), pa.nulls(len(values), pa.string()))]
+    except pa.ArrowInvalid as error:
+        if len(values) == 1:
+            return [(pa.nulls(1, pa.struct(list(fields))), pa.array([_reason(error)]))]
+    middle = len(values) // 2
+    return _parse_halving(values[:middle], fields) + _parse_halving(values[middle:], fields)
+
+
+def _parse_block(values: pa.Array, fields: pa.Schema) -> pa.StructArray:
+    """One struct per value; raises ArrowInvalid if any value is bad."""
+    wanted = pa.struct(list(fields))
+    readable = _readable(wanted)
+    text = _text(values)
+    table = pj.read_json(
+        pa.BufferReader(text),
+        read_options=pj.ReadOptions(use_threads=False, block_size=len(text) + 1),
+        parse_options=pj.ParseOptions(
+            explicit_schema=pa.schema([("v", readable)]), unexpected_field_behavior="ignore"
+        ),
+    )
+    if table.num_rows != len(values):
+        raise pa.ArrowInvalid("more than one JSON document in a value")
+    struct = pa.concat_arrays(table["v"].chunks)
+    struct.validate(full=True)  # Arrow's parser lets text through that is not UTF-8
+    return struct if readable == wanted else struct.cast(wanted)
+
+
+def _text(values: pa.Array) -> bytes:
+    whole = pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
+    joined = pc.binary_join(whole, pa.scalar(_CLOSE + _OPEN, pa.binary()))[0].as_buffer()
+    if joined.size > _MAX_TEXT_BYTES:
+        raise pa.ArrowInvalid(f"a value larger than {_MAX_TEXT_BYTES} bytes")
+    return b"".join((_OPEN, joined, _CLOSE))
+
+
+def _readable(kind: pa.DataType) -> pa.DataType:
+    """The type to parse: dates, at any depth, are read as text first and then as dates."""
+    if pa.types.is_date32(kind):
+        return pa.string()
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_readable(field.type)) for field in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_readable(kind.value_type)))
+    return kind
+
+
+def _reason(error: pa.ArrowInvalid) -> str:
+    text = str(error).removeprefix("JSON parse error: ").removesuffix(" in row 0")
+    return text.replace("Column(/v/", "Column(/").replace("Column(/v)", "The value")

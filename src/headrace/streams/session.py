@@ -1,0 +1,39 @@
+"""A Spark on this machine."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from headrace.java import find_java, spark_environment
+
+__all__ = ["local_spark"]
+
+_SETTINGS = {
+    # Loopback only, and whatever the machine's host name resolves to.
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+}
+
+
+def local_spark(name: str, *, cores: int = 2, settings: Mapping[str, str] | None = None) -> SparkSession:
+    """A session on `cores` local cores, started on the Java that `find_java` chooses.
+
+    Quiet (errors only), on loopback, in UTC, with state in RocksDB. A session that
+    already runs in this process is returned as it is. Raises ConfigError without Java.
+    """
+    os.environ.update(spark_environment(find_java()))
+    builder = SparkSession.builder.appName(name).master(f"local[{cores}]")
+    quiet = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
+    for key, value in {"spark.driver.extraJavaOptions": quiet, **_SETTINGS, **(settings or {})}.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
