@@ -9,5 +9,6 @@ process. May import `wire`, `groups`, `storage` and below.
 from headrace.broker.process import run
 from headrace.broker.server import Broker
 from headrace.broker.settings import BrokerSettings
+from headrace.groups import GroupSettings
 
-__all__ = ["Broker", "BrokerSettings", "run"]
+__all__ = ["Broker", "BrokerSettings", "GroupSettings", "run"]

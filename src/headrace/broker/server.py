@@ -22,7 +22,7 @@ from headrace.broker.topics import Topics
 from headrace.clock import Clock, SystemClock
 from headrace.errors import ConfigError
 from headrace.groups import GroupSettings
-from headrace.storage import DataDirectory
+from headrace.storage import DataDirectory, PartitionLog
 from headrace.wire import Api, MalformedError, decode_request, encode_response, name_of
 from headrace.wire.framing import SMALL_FRAME_BYTES
 
@@ -67,7 +67,7 @@ class Broker:
     @asynccontextmanager
     async def serving(self) -> AsyncIterator["Broker"]:
         """Opens the directory, listens, and undoes both at the end of the block."""
-        self.directory = await self.in_thread(DataDirectory.open, Path(self.settings.data), clock=self.clock)
+        self.directory = await self.in_thread(DataDirectory, Path(self.settings.data))
         try:
             self.topics = Topics(self.directory, self._executor)
             self.coordinator = Coordinator(self, self._group_settings)
@@ -134,7 +134,7 @@ class Broker:
         for topic in tuple(self.directory.topics.values()):
             for log in tuple(topic.partitions):
                 try:
-                    await self.in_thread(log.keep_up, self.clock.now_ms())
+                    await self.in_thread(_keep_up, log, self.clock.now_ms())
                 except Exception:
                     logger.exception("retention or compaction of a partition of %s failed", topic.name)
 
@@ -192,6 +192,12 @@ class Broker:
     def partition(self, topic: str, index: int) -> Partition | None:
         """A partition by name and number, if it is there."""
         return self.topics.partition(topic, index)
+
+
+def _keep_up(log: PartitionLog, now_ms: int) -> None:
+    """Whichever of the two the topic is configured for; worker thread."""
+    log.apply_retention(now_ms)
+    log.compact(now_ms)
 
 
 def _correlation_id(frame: bytearray) -> int:

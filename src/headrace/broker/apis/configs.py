@@ -15,7 +15,17 @@ __all__ = ["alter_configs", "describe_configs", "incremental_alter_configs", "li
 
 TOPIC, BROKER = 2, 4
 FROM_TOPIC, FROM_BROKER, FROM_DEFAULT = 1, 4, 5
-TYPES = {"bool": 1, "boolean": 1, "str": 2, "string": 2, "int": 3, "long": 5, "float": 6, "double": 6, "list": 7}
+TYPES = {
+    "bool": 1,
+    "boolean": 1,
+    "str": 2,
+    "string": 2,
+    "int": 3,
+    "long": 5,
+    "float": 6,
+    "double": 6,
+    "list": 7,
+}
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 
 

@@ -24,7 +24,7 @@ async def fetch(broker: "Broker", request: Request) -> Reply | dict[str, Any]:
     if body.session_epoch > 0:
         # Every fetch names all its partitions: there are no sessions to find.
         return {"error_code": ErrorCode.fetch_session_id_not_found}
-    attempt = _collect(broker, body)
+    attempt = await _collect(broker, body)
     wait_ms = min(body.max_wait, broker.settings.idle_timeout_ms)
     if not attempt.enough and wait_ms > 0:
         attempt = await _wait(broker, body, attempt, wait_ms / 1000)
@@ -39,7 +39,7 @@ class _Attempt:
 
     responses: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     extents: list[Extent] = dataclasses.field(default_factory=list)
-    partitions: list[Partition] = dataclasses.field(default_factory=list)
+    partitions: list[tuple[Partition, int]] = dataclasses.field(default_factory=list)  # and where it ended
     size_bytes: int = 0
     refused: bool = False
     enough: bool = False
@@ -55,8 +55,10 @@ async def _wait(broker: "Broker", body: Any, attempt: _Attempt, seconds: float) 
     deadline = loop.time() + seconds
     more = asyncio.Event()
     partitions = attempt.partitions
-    for partition in partitions:
+    for partition, seen in partitions:
         partition.on_records(more.set)
+        if partition.log.high_watermark > seen:  # moved while others were looked at
+            more.set()
     try:
         while not attempt.enough:
             try:
@@ -66,38 +68,46 @@ async def _wait(broker: "Broker", body: Any, attempt: _Attempt, seconds: float) 
                 break
             more.clear()
             attempt.release()
-            attempt = _collect(broker, body)
+            attempt = _Attempt()
+            attempt = await _collect(broker, body)
     except BaseException:
         attempt.release()
         raise
     finally:
-        for partition in partitions:
+        for partition, _ in partitions:
             partition.forget(more.set)
     return attempt
 
 
-def _collect(broker: "Broker", body: Any) -> _Attempt:
+async def _collect(broker: "Broker", body: Any) -> _Attempt:
     attempt = _Attempt()
-    left = min(body.max_bytes, broker.settings.fetch_max_bytes)
-    for wanted in body.topics:
-        topic = broker.topics.find(wanted.topic, wanted.topic_id)
-        parts = []
-        for part in wanted.partitions:
-            answer = _empty(part.partition, body.isolation_level)
-            parts.append(answer)
-            partition = broker.topics.of(topic, part.partition) if topic is not None else None
-            if partition is None:
-                unknown_id = topic is None and wanted.topic_id is not None
-                answer["error_code"] = int(
-                    ErrorCode.unknown_topic_id if unknown_id else ErrorCode.unknown_topic_or_partition
-                )
-                attempt.refused = True
-                continue
-            attempt.partitions.append(partition)
-            _locate(attempt, answer, partition, part, left - attempt.size_bytes)
-        attempt.responses.append({"topic": wanted.topic, "topic_id": wanted.topic_id, "partitions": parts})
+    try:
+        for wanted in body.topics:
+            attempt.responses.append(await _collect_topic(broker, body, wanted, attempt))
+    except BaseException:
+        attempt.release()
+        raise
     attempt.enough = attempt.refused or attempt.size_bytes >= body.min_bytes or not attempt.partitions
     return attempt
+
+
+async def _collect_topic(broker: "Broker", body: Any, wanted: Any, attempt: _Attempt) -> dict[str, Any]:
+    most = min(body.max_bytes, broker.settings.fetch_max_bytes)
+    topic = broker.topics.find(wanted.topic, wanted.topic_id)
+    parts = []
+    for part in wanted.partitions:
+        answer = _empty(part.partition, body.isolation_level)
+        parts.append(answer)
+        partition = broker.topics.of(topic, part.partition) if topic is not None else None
+        if partition is None:
+            unknown_id = topic is None and wanted.topic_id is not None
+            code = ErrorCode.unknown_topic_id if unknown_id else ErrorCode.unknown_topic_or_partition
+            answer["error_code"] = int(code)
+            attempt.refused = True
+            continue
+        attempt.partitions.append((partition, partition.log.high_watermark))
+        await _locate(broker, attempt, answer, partition, part, most - attempt.size_bytes)
+    return {"topic": wanted.topic, "topic_id": wanted.topic_id, "partitions": parts}
 
 
 def _empty(index: int, isolation_level: int) -> dict[str, Any]:
@@ -109,7 +119,9 @@ def _empty(index: int, isolation_level: int) -> dict[str, Any]:
     }
 
 
-def _locate(attempt: _Attempt, answer: dict[str, Any], partition: Partition, part: Any, left: int) -> None:
+async def _locate(
+    broker: "Broker", attempt: _Attempt, answer: dict[str, Any], partition: Partition, part: Any, left: int
+) -> None:
     """Adds what one partition has to offer within `left` bytes (the first batch of a fetch always fits)."""
     log = partition.log
     answer["high_watermark"] = answer["last_stable_offset"] = log.high_watermark
@@ -121,7 +133,8 @@ def _locate(attempt: _Attempt, answer: dict[str, Any], partition: Partition, par
     if left <= 0 and attempt.extents:
         return
     try:
-        extent = log.locate(part.fetch_offset, min(part.partition_max_bytes, max(left, 0)))
+        most = min(part.partition_max_bytes, max(left, 0))
+        extent = await _extent(broker, partition, part.fetch_offset, most)
     except (RequestError, CorruptionError, DiskError) as error:
         answer["error_code"] = _code(error)
         attempt.refused = True
@@ -134,6 +147,14 @@ def _locate(attempt: _Attempt, answer: dict[str, Any], partition: Partition, par
     attempt.extents.append(extent)
     attempt.size_bytes += extent.size_bytes
     answer["records"] = extent
+
+
+async def _extent(broker: "Broker", partition: Partition, offset: int, max_bytes: int) -> Extent | None:
+    """Recent records are found in memory; the way to old ones may need the disk, and so a thread."""
+    try:
+        return partition.log.locate(offset, max_bytes, wait=False)
+    except BlockingIOError:
+        return await broker.in_thread(partition.log.locate, offset, max_bytes)
 
 
 def _code(error: Exception) -> int:

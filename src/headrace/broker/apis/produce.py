@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.broker.replies import Reply
 from headrace.broker.topics import INTERNAL_TOPICS
 from headrace.errors import CorruptionError, DiskError, HeadraceError, RequestError
-from headrace.records import BatchHeader, check_batch, stamp_append_time
+from headrace.records import BatchHeader, check_batch
 from headrace.storage import Topic
 from headrace.wire import Api, ErrorCode, Request, encode_response
 
@@ -85,7 +85,6 @@ def _append(
         now_ms = broker.clock.now_ms()
         batch = _checked(topic, part.records, request.api_version)
         if topic.config.stamps_append_time:
-            stamp_append_time(batch, 0, now_ms)
             answer["log_append_time"] = now_ms
         answer["base_offset"] = partition.append(batch, now_ms=now_ms)
         answer["log_start_offset"] = partition.log.start_offset
