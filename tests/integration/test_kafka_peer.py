@@ -63,7 +63,7 @@ def test_settings_reach_the_server(kafka):
 
 
 def test_it_tells_its_memory_and_its_start_time(kafka):
-    assert kafka.running
+    assert kafka.is_alive()
     assert kafka.rss_bytes() > 50_000_000  # a JVM with Kafka in it cannot be smaller
     assert 0 < kafka.start_seconds < 60
 
@@ -73,12 +73,12 @@ def test_records_survive_a_kill_and_the_folder_does_not_survive_stop(jars):
         produce(server, "kept", [b"before"])
         killed = server.pid
         server.kill()
-        assert not server.running
+        assert not server.is_alive()
         server.restart()
         assert server.pid != killed
         assert consume(server, "kept", 1) == [b"before"]
         folder = server.data_dir.parent
-    assert not server.running
+    assert not server.is_alive()
     assert not folder.exists()
 
 

@@ -23,7 +23,7 @@ import tempfile
 import time
 import uuid
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -83,8 +83,8 @@ def fetch_kafka(cache: Path | None = None) -> Path:
     return folder
 
 
-def wait_for_metadata(bootstrap: str, process: subprocess.Popen[bytes], timeout_s: float) -> bool:
-    """Waits until a client gets a metadata answer naming a broker; False once the process has ended.
+def wait_for_metadata(bootstrap: str, is_alive: Callable[[], bool], timeout_s: float) -> bool:
+    """Waits until a client gets a metadata answer naming a broker; False if the broker died meanwhile.
 
     Raises TimeoutError after `timeout_s`. The client retries every few
     milliseconds, so the wait ends with the first moment a client could work.
@@ -100,7 +100,7 @@ def wait_for_metadata(bootstrap: str, process: subprocess.Popen[bytes], timeout_
         }
     )
     while time.monotonic() < deadline:
-        if process.poll() is not None:
+        if not is_alive():
             return False
         with contextlib.suppress(KafkaException):
             if client.list_topics(timeout=0.5).brokers:
@@ -146,8 +146,7 @@ class KafkaServer:
             raise ConfigError("this Kafka is not running; call restart()")
         return self._process.pid
 
-    @property
-    def running(self) -> bool:
+    def is_alive(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
     def rss_bytes(self) -> int:
@@ -212,7 +211,7 @@ class KafkaServer:
                 cwd=self._folder,
             )
         self._started.append(self._process)
-        ready = wait_for_metadata(self.bootstrap, self._process, self._timeout_s)
+        ready = wait_for_metadata(self.bootstrap, self.is_alive, self._timeout_s)
         self.start_seconds = time.monotonic() - started
         return ready
 

@@ -1,0 +1,284 @@
+"""Our log against a real Kafka, in one run, with one librdkafka client.
+
+    benchmarks/log.py [--quick] [--rounds N] [--only TEXT] [--json FILE]
+
+Compared are our broker, which syncs before it acknowledges, Kafka with its default
+settings, which does not, and Kafka told to sync (`flush.messages=1`). All three run side
+by side, each idle while another is measured; each round measures them one after
+another, in turning order, so that a disturbance meets all of them. The disk is brought
+to rest before every run, or pages that one left unsynced would be written out in
+another's time. Every run checks that what was read is what was written; a broker that
+fails that check ends the benchmark.
+
+Kafka's jars are fetched on the first run. Nothing leaves the loopback interface.
+"""
+
+import argparse
+import contextlib
+import dataclasses
+import datetime
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from brokers import BROKERS, KAFKA, KAFKA_SYNCING, OURS, RunningBroker
+from measure import Bar, MemoryWatch, Samples, print_table
+
+from headrace.testing.kafka import KAFKA_VERSION, PeerUnavailable
+
+CLIENT = Path(__file__).with_name("log_client.py")
+CLIENT_TIMEOUT_S = 300
+START_UP, MEMORY = "start-up", "memory"
+PEERS = (KAFKA, KAFKA_SYNCING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """Records of one size over so many partitions."""
+
+    record_bytes: int
+    partitions: int
+    records: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.record_bytes} B x {self.partitions}"
+
+
+WORKLOADS = (
+    Workload(record_bytes=100, partitions=1, records=600_000),
+    Workload(record_bytes=100, partitions=8, records=600_000),
+    Workload(record_bytes=1000, partitions=1, records=200_000),
+    Workload(record_bytes=1000, partitions=8, records=200_000),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How much is measured; a round begins only while `seconds` have not passed."""
+
+    rounds: int
+    starts: int
+    seconds: float
+    latency_samples: int
+    workloads: tuple[Workload, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """One line of the table: what it is called, how it is written, what it must reach."""
+
+    key: str
+    title: str
+    form: str = "{:,.0f}"
+    scale: float = 1.0
+    bars: Mapping[str, Bar] = dataclasses.field(default_factory=dict)
+
+
+def at_least(factor: float) -> Bar:
+    return Bar(factor=factor, at_least=True)
+
+
+def at_most(factor: float) -> Bar:
+    return Bar(factor=factor, at_least=False)
+
+
+MEASURES = (
+    Measure(
+        key="produce_records_s",
+        title="produce, records/s",
+        bars={KAFKA: at_least(1.0), KAFKA_SYNCING: at_least(1.25)},
+    ),
+    Measure(key="produce_mb_s", title="produce, MB/s"),
+    Measure(key="consume_records_s", title="consume, records/s", bars={KAFKA: at_least(1.0)}),
+    Measure(key="consume_mb_s", title="consume, MB/s"),
+    Measure(key="p50_ms", title="produce to consume, p50 ms", form="{:.2f}"),
+    Measure(
+        key="p99_ms",
+        title="produce to consume, p99 ms",
+        form="{:.2f}",
+        bars={KAFKA: at_most(0.6), KAFKA_SYNCING: at_most(0.6)},
+    ),
+    Measure(key="produce_broker_cpu_s_gb", title="broker CPU s per GB in", form="{:.2f}"),
+    Measure(key="consume_broker_cpu_s_gb", title="broker CPU s per GB out", form="{:.2f}"),
+)
+START_MEASURE = Measure(
+    key="seconds", title="start-up, s", form="{:.2f}", bars={KAFKA: at_most(0.2), KAFKA_SYNCING: at_most(0.2)}
+)
+MEMORY_MEASURE = Measure(
+    key="peak_bytes",
+    title="peak resident MB under load",
+    scale=1e-6,
+    bars={KAFKA: at_most(0.125), KAFKA_SYNCING: at_most(0.125)},
+)
+
+
+def main() -> int:
+    options = parse_arguments()
+    plan, samples = make_plan(options), Samples()
+    began = time.monotonic()
+    try:
+        measure_starts(plan, samples)
+        measure_load(plan, samples, began)
+    except PeerUnavailable as reason:
+        print(f"no Kafka to compare with: {reason}", file=sys.stderr)
+        return 2
+    print_result(plan, samples, time.monotonic() - began)
+    if options.json is not None:
+        options.json.write_text(json.dumps(describe_run(plan, samples), indent=1))
+    return 0
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="less of everything, in under two minutes")
+    parser.add_argument("--rounds", type=int, help="measured rounds; medians are taken over them (default 5)")
+    parser.add_argument(
+        "--only", default="", help='subjects containing this text: "100 B", "x 8", "start-up"'
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write every sample to this file")
+    return parser.parse_args()
+
+
+def make_plan(options: argparse.Namespace) -> Plan:
+    shrink = 4 if options.quick else 1
+    workloads = tuple(
+        dataclasses.replace(each, records=each.records // shrink)
+        for each in WORKLOADS
+        if options.only in each.name
+    )
+    return Plan(
+        rounds=options.rounds or (1 if options.quick else 5),
+        starts=0 if options.only not in START_UP else 1 if options.quick else 5,
+        seconds=60 if options.quick else 540,
+        latency_samples=400 if options.quick else 2000,
+        workloads=workloads,
+    )
+
+
+def measure_starts(plan: Plan, samples: Samples) -> None:
+    """Each broker alone on a new data directory, several times."""
+    for number in range(plan.starts):
+        for system, start in BROKERS.items():
+            with start() as broker:
+                samples.add(system, START_UP, START_MEASURE.key, broker.start_seconds)
+                say(f"start {number + 1}/{plan.starts}: {system} {broker.start_seconds:.2f} s")
+
+
+def measure_load(plan: Plan, samples: Samples, began: float) -> None:
+    """A round that is not counted, for the peers' compilers, and then those that are."""
+    if not plan.workloads:
+        return
+    with contextlib.ExitStack() as stack:
+        running = {system: stack.enter_context(start()) for system, start in BROKERS.items()}
+        watches = {system: stack.enter_context(MemoryWatch(broker.pid)) for system, broker in running.items()}
+        one_round(plan, running, Samples(), 0)
+        for number in range(1, plan.rounds + 1):
+            one_round(plan, running, samples, number)
+            if time.monotonic() - began > plan.seconds:
+                say(f"time is up after {number} of {plan.rounds} rounds")
+                break
+        for system, watch in watches.items():
+            samples.add(system, MEMORY, MEMORY_MEASURE.key, watch.peak_bytes)
+
+
+def one_round(plan: Plan, running: Mapping[str, RunningBroker], samples: Samples, number: int) -> None:
+    for workload in plan.workloads:
+        for system in turned(list(running), number):
+            os.sync()
+            result = run_client(plan, workload, running[system])
+            for measure, value in result.items():
+                samples.add(system, workload.name, measure, value)
+            stage = f"round {number}/{plan.rounds}" if number else "warm-up"
+            say(f"{stage}: {progress(workload, system, result)}")
+
+
+def turned(systems: list[str], number: int) -> Iterator[str]:
+    """The same systems, beginning with another one each round."""
+    for i in range(len(systems)):
+        yield systems[(i + number) % len(systems)]
+
+
+def run_client(plan: Plan, workload: Workload, broker: RunningBroker) -> dict[str, float]:
+    job = {
+        "bootstrap": broker.bootstrap,
+        "pid": broker.pid,
+        "record_bytes": workload.record_bytes,
+        "partitions": workload.partitions,
+        "records": workload.records,
+        "latency_samples": plan.latency_samples,
+        "latency_warmup": plan.latency_samples // 5,
+    }
+    command = [sys.executable, str(CLIENT), json.dumps(job)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=CLIENT_TIMEOUT_S, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"no ratio is printed, since the client failed on {workload.name}:\n{done.stderr}")
+    result: dict[str, float] = json.loads(done.stdout)
+    return result
+
+
+def progress(workload: Workload, system: str, result: Mapping[str, float]) -> str:
+    return (
+        f"{workload.name:11} {system:13} in {result['produce_records_s']:9,.0f}/s"
+        f"  out {result['consume_records_s']:9,.0f}/s  p99 {result['p99_ms']:5.2f} ms"
+        f"  (other processes: {result['others_cores']:.1f} cores)"
+    )
+
+
+def print_result(plan: Plan, samples: Samples, seconds: float) -> None:
+    rows = [("what", "measure", "ours", "Kafka", "ratio", "bar", "Kafka syncing", "ratio", "bar")]
+    for workload in plan.workloads:
+        rows += [row(samples, workload.name, measure) for measure in MEASURES]
+    if plan.starts:
+        rows.append(row(samples, START_UP, START_MEASURE))
+    if plan.workloads:
+        rows.append(row(samples, MEMORY, MEMORY_MEASURE))
+    print(f"\n{datetime.date.today()}, {machine()}, {seconds:.0f} s in all; Kafka {KAFKA_VERSION}")
+    print("Medians; a ratio is ours / theirs, the median of the rounds' own ratios.\n")
+    print_table(rows)
+
+
+def row(samples: Samples, subject: str, measure: Measure) -> tuple[str, ...]:
+    cells = [subject, measure.title, cell(samples, OURS, subject, measure)]
+    for peer in PEERS:
+        ratio = samples.median_ratio(OURS, peer, subject, measure.key)
+        bar = measure.bars.get(peer)
+        cells.append(cell(samples, peer, subject, measure))
+        cells.append("-" if ratio is None else f"{ratio:.2f}")
+        cells.append(bar.verdict(ratio) if bar is not None and ratio is not None else "")
+    return tuple(cells)
+
+
+def cell(samples: Samples, system: str, subject: str, measure: Measure) -> str:
+    median = samples.median(system, subject, measure.key)
+    return "-" if median is None else measure.form.format(median * measure.scale)
+
+
+def describe_run(plan: Plan, samples: Samples) -> dict[str, object]:
+    return {
+        "date": str(datetime.date.today()),
+        "machine": machine(),
+        "kafka": KAFKA_VERSION,
+        "plan": dataclasses.asdict(plan),
+        "samples": samples.as_json(),
+    }
+
+
+def machine() -> str:
+    return f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}"
+
+
+def say(line: str) -> None:
+    print(line, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,309 @@
+"""The client of `log.py`: one workload against one broker, in a process of its own.
+
+    log_client.py '{"bootstrap": "127.0.0.1:9092", "pid": 4711, "record_bytes": 100, …}'
+
+It makes a topic, produces, reads everything back with a checksum for each partition,
+reads it again against the clock, measures one record at a time, removes the topic, and
+prints one line of JSON. Whatever broker answers, this code and its settings are the
+same. The broker's processor time is read at the edges of each phase: on few cores the
+client is often the slower half, and that figure shows the broker's own cost.
+"""
+
+import json
+import random
+import statistics
+import sys
+import time
+import uuid
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import psutil
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+CHUNK_RECORDS = 10_000
+QUEUE_RECORDS = 300_000  # as much waits in the producer; beyond it, it lets the broker catch up
+PHASE_TIMEOUT_S = 60
+PRIMED = 1  # records in each partition before those that are measured
+GIGABYTE = 1e9
+
+Chunk = list[list[bytes]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What to do, as `log.py` writes it."""
+
+    bootstrap: str
+    pid: int
+    record_bytes: int
+    partitions: int
+    records: int
+    latency_samples: int
+    latency_warmup: int
+
+    @property
+    def produced(self) -> int:
+        """Records of the throughput phase: whole chunks."""
+        return -(-self.records // CHUNK_RECORDS) * CHUNK_RECORDS
+
+
+class WrongAnswerError(Exception):
+    """The broker lost, repeated, reordered or changed records; its speed does not matter."""
+
+
+@dataclass(slots=True)
+class Span:
+    """Wall-clock and processor seconds of one phase."""
+
+    seconds: float = 0.0
+    broker_cpu_s: float = 0.0
+    client_cpu_s: float = 0.0
+    others_cpu_s: float = 0.0
+
+
+@contextmanager
+def timed(job: Job) -> Iterator[Span]:
+    broker, span = psutil.Process(job.pid), Span()
+    broker_cpu, client_cpu, machine_cpu = _cpu_seconds(broker), time.process_time(), _machine_cpu_seconds()
+    started = time.perf_counter()
+    yield span
+    span.seconds = time.perf_counter() - started
+    span.client_cpu_s = time.process_time() - client_cpu
+    span.broker_cpu_s = _cpu_seconds(broker) - broker_cpu
+    span.others_cpu_s = _machine_cpu_seconds() - machine_cpu - span.client_cpu_s - span.broker_cpu_s
+
+
+def _machine_cpu_seconds() -> float:
+    """Processor time spent by anyone, and what the host kept back."""
+    times = psutil.cpu_times()
+    return float(sum(times[:8]) - times.idle - getattr(times, "iowait", 0.0))
+
+
+def _cpu_seconds(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+def chunk_of_records(job: Job) -> Chunk:
+    """A list of values for each partition, the same in every run; incompressible."""
+    source = random.Random(f"{job.record_bytes}/{job.partitions}")
+    return [
+        [source.randbytes(job.record_bytes) for _ in range(CHUNK_RECORDS // job.partitions)]
+        for _ in range(job.partitions)
+    ]
+
+
+class Checksums:
+    """Of each partition's values: one that knows their order, and one that does not."""
+
+    def __init__(self, job: Job) -> None:
+        self.in_order = [0] * job.partitions
+        self.any_order = [0] * job.partitions
+
+    def add(self, partition: int, value: bytes) -> None:
+        self.in_order[partition] = zlib.crc32(value, self.in_order[partition])
+        self.any_order[partition] += zlib.crc32(value)
+
+    def compare(self, written: "Checksums") -> None:
+        if self.any_order != written.any_order:
+            raise WrongAnswerError("what was read is not what was written")
+        if self.in_order != written.in_order:
+            raise WrongAnswerError("what was written was read in another order")
+
+
+def expected_checksums(job: Job, chunk: Chunk) -> Checksums:
+    written = Checksums(job)
+    for _ in range(job.produced // CHUNK_RECORDS):
+        for partition, values in enumerate(chunk):
+            for value in values:
+                written.add(partition, value)
+    return written
+
+
+def produce(job: Job, topic: str, chunk: Chunk) -> Span:
+    """Everything acknowledged by the broker, timed from the first record to the last answer."""
+    errors: list[KafkaError] = []
+    producer = _producer(job, on_error=errors.append)
+    _prime(job, producer, topic)
+    # The partition is given for each call: `produce_batch` ignores one given with a record.
+    batches = [[{"value": value} for value in values] for values in chunk]
+    deadline = time.monotonic() + PHASE_TIMEOUT_S
+    with timed(job) as span:
+        for _ in range(job.produced // CHUNK_RECORDS):
+            _wait_for_room(producer, deadline)
+            for partition, batch in enumerate(batches):
+                producer.produce_batch(topic, batch, partition=partition)
+        unanswered = producer.flush(PHASE_TIMEOUT_S)
+    if unanswered or errors:
+        raise WrongAnswerError(f"{unanswered} records unanswered, {len(errors)} refused: {errors[:1]}")
+    return span
+
+
+def _producer(job: Job, on_error) -> Producer:  # type: ignore[no-untyped-def]
+    def on_delivery(error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            on_error(error)
+
+    return Producer(
+        {
+            "bootstrap.servers": job.bootstrap,
+            "acks": "all",
+            "linger.ms": 5,
+            "batch.size": 1_000_000,
+            "queue.buffering.max.messages": 2 * QUEUE_RECORDS,
+            "queue.buffering.max.kbytes": 2_000_000,
+            "delivery.report.only.error": True,
+            "on_delivery": on_delivery,
+        }
+    )
+
+
+def _prime(job: Job, producer: Producer, topic: str) -> None:
+    """One acknowledged record a partition, before the clock starts.
+
+    It connects the client, and it outlasts the moment in which a new topic's partitions
+    are known but refuse records: retries of pipelined batches would arrive reordered.
+    """
+    for partition in range(job.partitions):
+        producer.produce(topic, b"first", partition=partition)
+    if producer.flush(PHASE_TIMEOUT_S):
+        raise WrongAnswerError("the new topic takes no records")
+
+
+def _wait_for_room(producer: Producer, deadline: float) -> None:
+    while len(producer) > QUEUE_RECORDS:
+        if time.monotonic() > deadline:
+            raise WrongAnswerError(f"the broker took no more records within {PHASE_TIMEOUT_S} s")
+        producer.poll(0.002)
+
+
+def _reader(job: Job, topic: str, offset: int, **settings: object) -> Consumer:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": job.bootstrap,
+            "group.id": f"bench-{uuid.uuid4()}",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+            **settings,
+        }
+    )
+    consumer.assign([TopicPartition(topic, partition, offset) for partition in range(job.partitions)])
+    return consumer
+
+
+def _fast_reader(job: Job, topic: str) -> Consumer:
+    """Fetches ahead without pausing, in answers large enough for either broker's best."""
+    fetch = {"max.partition.fetch.bytes": 4_000_000, "check.crcs": False}
+    return _reader(
+        job,
+        topic,
+        PRIMED,
+        **fetch,
+        **{"queued.min.messages": 2_000_000, "queued.max.messages.kbytes": 2_000_000},
+    )
+
+
+def _next_records(consumer: Consumer, wanted: int) -> list[Message]:
+    messages: list[Message] = consumer.consume(min(wanted, CHUNK_RECORDS), timeout=PHASE_TIMEOUT_S)
+    if not messages:
+        raise WrongAnswerError(f"{wanted} records never came")
+    for message in messages:
+        if message.error() is not None:
+            raise WrongAnswerError(str(message.error()))
+    return messages
+
+
+def verify(job: Job, topic: str, chunk: Chunk) -> None:
+    """Every record once, in order, byte for byte; also what warms the broker's reading side."""
+    consumer, found, remaining = _fast_reader(job, topic), Checksums(job), job.produced
+    while remaining:
+        messages = _next_records(consumer, remaining)
+        remaining -= len(messages)
+        for message in messages:
+            found.add(message.partition(), message.value())
+    if consumer.consume(1, timeout=0.05):
+        raise WrongAnswerError("the broker has more records than were written")
+    consumer.close()
+    found.compare(expected_checksums(job, chunk))
+
+
+def consume(job: Job, topic: str) -> Span:
+    """Reads everything, timed from the arrival of the first record to that of the last."""
+    consumer = _fast_reader(job, topic)
+    remaining = job.produced - len(_next_records(consumer, 1))
+    with timed(job) as span:
+        while remaining:
+            remaining -= len(
+                consumer.consume(min(remaining, CHUNK_RECORDS), timeout=PHASE_TIMEOUT_S) or _gone(remaining)
+            )
+    consumer.close()
+    return span
+
+
+def _gone(remaining: int) -> list[Message]:
+    raise WrongAnswerError(f"{remaining} records never came")
+
+
+def latencies_ms(job: Job, topic: str, chunk: Chunk) -> list[float]:
+    """From `produce` to its arrival at a long-polling consumer, one record at a time, in ms."""
+    producer = Producer({"bootstrap.servers": job.bootstrap, "acks": "all", "linger.ms": 0})
+    consumer = _reader(
+        job,
+        topic,
+        PRIMED + job.produced // job.partitions,
+        **{"fetch.wait.max.ms": 500, "fetch.min.bytes": 1},
+    )
+    samples = []
+    for i in range(job.latency_warmup + job.latency_samples):
+        partition, row = i % job.partitions, i // job.partitions % len(chunk[0])
+        samples.append(_round_trip_ms(producer, consumer, topic, partition, chunk[partition][row]))
+    consumer.close()
+    return samples[job.latency_warmup :]
+
+
+def _round_trip_ms(producer: Producer, consumer: Consumer, topic: str, partition: int, value: bytes) -> float:
+    started = time.perf_counter()
+    producer.produce(topic, value, partition=partition)
+    message = consumer.poll(PHASE_TIMEOUT_S)
+    elapsed = time.perf_counter() - started
+    producer.poll(0)
+    if message is None or message.error() is not None or message.value() != value:
+        raise WrongAnswerError("a record sent alone did not arrive as it was sent")
+    return elapsed * 1000
+
+
+def run(job: Job) -> dict[str, float]:
+    topic, chunk = f"bench-{uuid.uuid4()}", chunk_of_records(job)
+    admin = AdminClient({"bootstrap.servers": job.bootstrap})
+    admin.create_topics([NewTopic(topic, job.partitions, 1)])[topic].result(PHASE_TIMEOUT_S)
+    written = produce(job, topic, chunk)
+    verify(job, topic, chunk)
+    read = consume(job, topic)
+    waits = latencies_ms(job, topic, chunk)
+    admin.delete_topics([topic])[topic].result(PHASE_TIMEOUT_S)
+    return _report(job, written, read, waits)
+
+
+def _report(job: Job, written: Span, read: Span, waits: list[float]) -> dict[str, float]:
+    gigabytes = job.produced * job.record_bytes / GIGABYTE
+    return {
+        "produce_records_s": job.produced / written.seconds,
+        "produce_mb_s": gigabytes * 1000 / written.seconds,
+        "produce_broker_cpu_s_gb": written.broker_cpu_s / gigabytes,
+        "produce_client_cores": written.client_cpu_s / written.seconds,
+        "consume_records_s": job.produced / read.seconds,
+        "consume_mb_s": gigabytes * 1000 / read.seconds,
+        "consume_broker_cpu_s_gb": read.broker_cpu_s / gigabytes,
+        "consume_client_cores": read.client_cpu_s / read.seconds,
+        "others_cores": (written.others_cpu_s + read.others_cpu_s) / (written.seconds + read.seconds),
+        "p50_ms": statistics.median(waits),
+        "p99_ms": statistics.quantiles(waits, n=100)[98],
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(run(Job(**json.loads(sys.argv[1])))))

@@ -1,0 +1,97 @@
+"""Pieces that the benchmarks share: samples, paired ratios, bars, memory under load, tables."""
+
+import statistics
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import psutil
+
+__all__ = ["Bar", "MemoryWatch", "Samples", "print_table"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """What the ratio ours / theirs must reach: at least, or at most, `factor`."""
+
+    factor: float
+    at_least: bool
+
+    def verdict(self, ratio: float) -> str:
+        passed = ratio >= self.factor if self.at_least else ratio <= self.factor
+        return f"{'≥' if self.at_least else '≤'} {self.factor:g} {'pass' if passed else 'MISS'}"
+
+
+@dataclass(slots=True)
+class Samples:
+    """Figures by system, subject and measure, in the order of the rounds.
+
+    Ratios are taken round by round, between runs that stand next to each other in
+    time, and their median is the result: a neighbour who comes and goes on a shared
+    machine then disturbs both sides of a pair, or one pair of several.
+    """
+
+    values: dict[tuple[str, str, str], list[float]] = field(default_factory=lambda: defaultdict(list))
+
+    def add(self, system: str, subject: str, measure: str, value: float) -> None:
+        self.values[system, subject, measure].append(value)
+
+    def median(self, system: str, subject: str, measure: str) -> float | None:
+        found = self.values.get((system, subject, measure))
+        return statistics.median(found) if found else None
+
+    def ratios(self, ours: str, theirs: str, subject: str, measure: str) -> list[float]:
+        a, b = self.values.get((ours, subject, measure), []), self.values.get((theirs, subject, measure), [])
+        return [x / y for x, y in zip(a, b, strict=False) if y]
+
+    def median_ratio(self, ours: str, theirs: str, subject: str, measure: str) -> float | None:
+        ratios = self.ratios(ours, theirs, subject, measure)
+        return statistics.median(ratios) if ratios else None
+
+    def as_json(self) -> list[dict[str, object]]:
+        return [
+            {
+                "system": system,
+                "subject": subject,
+                "measure": measure,
+                "median": statistics.median(v),
+                "values": v,
+            }
+            for (system, subject, measure), v in self.values.items()
+        ]
+
+
+class MemoryWatch:
+    """The largest resident memory that a process was seen with while the block ran."""
+
+    def __init__(self, pid: int, interval_s: float = 0.05) -> None:
+        self.peak_bytes = 0
+        self._process = psutil.Process(pid)
+        self._interval_s = interval_s
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def _watch(self) -> None:
+        while True:
+            self.peak_bytes = max(self.peak_bytes, self._process.memory_info().rss)
+            if self._done.wait(self._interval_s):
+                return
+
+    def __enter__(self) -> "MemoryWatch":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
+
+
+def print_table(rows: Iterable[tuple[str, ...]], out: Callable[[str], None] = print) -> None:
+    """Columns as wide as their widest cell; the first row is the heading."""
+    table = list(rows)
+    widths = [max(len(cell) for cell in column) for column in zip(*table, strict=True)]
+    for i, row in enumerate(table):
+        out("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        if i == 0:
+            out("  ".join("-" * width for width in widths))
