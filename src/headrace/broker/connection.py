@@ -188,6 +188,7 @@ class Connection(asyncio.BufferedProtocol):
             self._give_back()
 
     def _give_back(self) -> None:
+        self._broker.request_memory.release(self._assembler.reserved_bytes)
         while self._frames:
             self._broker.release_frame(self._frames.popleft())
 

@@ -1,197 +1,258 @@
-"""The coordinator of groups: the shell around the pure machines of `groups`.
+"""The coordinator of groups: requests in, decisions of the pure machines made durable, replies out."""
 
-Theory of operation. Every decision is made on the event loop: it changes the
-table at once, its events are appended as one batch, and its answers are sent
-when that batch is synced. Later decisions may build on it meanwhile, because their
-events come later in the same log: nobody is told anything that rests on what is
-not on disk. If a sync fails, memory and disk differ: from then on every request is
-answered COORDINATOR_NOT_AVAILABLE, everything parked too, until `run` has
-replayed the topic again. After a failure that makes the topic read-only it stays so
-until the broker is restarted.
-
-A parked request (a join, a sync) waits on a future under its ticket. One task, `run`,
-owns all deadlines.
-"""
-
-import asyncio
-import heapq
-import itertools
-import logging
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING
+from uuid import uuid4
 
-from headrace.broker.coordinator_journal import Journal, unavailable
-from headrace.broker.coordinator_table import Entry, GroupTable
+from headrace.broker.coordinator_shell import CoordinatorShell
+from headrace.broker.coordinator_table import Entry
 from headrace.broker.topics import INTERNAL_TOPICS
-from headrace.errors import CorruptionError, RetriableError
-from headrace.groups import Answer, Code, Decision, GroupEvent, GroupSettings, TopicInfo, classic, consumer
-from headrace.groups.classic import ClassicGroup, JoinReply, JoinRequest, SyncReply, SyncRequest
-from headrace.groups.consumer import Catalog, ConsumerGroup, ConsumerHeartbeat, ConsumerReply
-from headrace.groups.events import GroupRemoved, OffsetCommitted, OffsetRemoved
-from headrace.groups.offsets import (
-    Committer,
-    commit_refusal,
-    delete_refusal,
-    expired_offsets,
-    fetch_refusal,
-    is_empty,
+from headrace.errors import RetriableError
+from headrace.groups import Code, GroupSettings, TopicInfo, classic, consumer
+from headrace.groups.classic import (
+    ClassicGroup,
+    JoinReply,
+    JoinRequest,
+    LeaveRequest,
+    MemberRequest,
+    SyncReply,
+    SyncRequest,
 )
+from headrace.groups.consumer import Catalog, ConsumerGroup, ConsumerHeartbeat, ConsumerReply
+from headrace.groups.events import OffsetCommitted, OffsetRemoved
+from headrace.groups.offsets import Committer, commit_refusal, fetch_refusal, is_empty
 
 if TYPE_CHECKING:
     from headrace.broker.server import Broker
 
-__all__ = ["Coordinator"]
-
-logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
-RELOAD_DELAY_S = 1.0
+__all__ = ["Coordinator", "new_member_id"]
 
 
-class Coordinator:
+class Coordinator(CoordinatorShell):
     """Groups and committed offsets of one broker. Event loop only.
 
-    Methods raise RetriableError (COORDINATOR_NOT_AVAILABLE) when what they
-    decided could not be made durable.
+    A method returns when what it answers is on disk. It raises RetriableError
+    (COORDINATOR_NOT_AVAILABLE) when that failed.
     """
 
     def __init__(self, broker: "Broker", settings: GroupSettings) -> None:
-        self.settings = settings
-        self._broker = broker
-        self._journal = Journal(broker)
-        self._table = GroupTable()
-        self._available = False
-        self._tickets = itertools.count(1)
-        self._parked: dict[int, asyncio.Future[Any]] = {}
-        self._due: list[tuple[int, str]] = []
-        self._wake = asyncio.Event()
+        super().__init__(broker, settings)
         self._catalog: Catalog | None = None
         self._catalog_version = 0
         broker.topics.on_change.append(self._topic_changed)
 
-    # --- life ---------------------------------------------------------------------------------
+    # --- topics -------------------------------------------------------------------------------
 
-    async def load(self) -> None:
-        """Replays the topic of groups. Damage in it leaves groups unavailable and is logged."""
-        self._table, self._due = GroupTable(), []
-        try:
-            await self._journal.open(self._table.replay, skip_damage=self.settings.groups_skip_damage)
-        except CorruptionError as error:
-            logger.error(
-                "groups are unavailable: %s (or start with groups_skip_damage and accept the loss)", error
-            )
-            return
-        for entry in self._table:
-            self._rouse(entry)
-        self._available = True
-        self._forget_offsets_of_deleted_topics()
-
-    def _rouse(self, entry: Entry) -> None:
-        now_ms = self._broker.clock.monotonic_ms()
-        if isinstance(entry.group, ClassicGroup):
-            entry.group = classic.woken(entry.group, now_ms)
-        else:
-            entry.group = consumer.woken(entry.group, self.settings, now_ms)
-        self._schedule(entry)
-
-    async def run(self) -> None:
-        """Expires what is overdue, until cancelled; reloads after a failure."""
-        next_check_ms = self._now_ms() + self.settings.offsets_retention_check_interval_ms
-        while True:
+    def _topic_changed(self, name: str) -> None:
+        self._catalog = None
+        if self._available and self._broker.topics.named(name) is None:
             try:
-                self._expire_groups()
-                if self._now_ms() >= next_check_ms:
-                    next_check_ms = self._now_ms() + self.settings.offsets_retention_check_interval_ms
-                    self.forget_expired()
-                await self._wait_until(min([next_check_ms, *(due for due, _ in self._due[:1])]))
-                await self._reload_if_failed()
-            except RetriableError as error:
-                logger.error("%s", error)
+                self._forget_lost_topics()
+            except RetriableError:
+                pass  # unavailable from here on; the reload forgets them
 
-    async def _wait_until(self, due_ms: int) -> None:
-        self._wake.clear()
-        try:
-            async with asyncio.timeout(max(due_ms - self._now_ms(), 0) / 1000):
-                await self._wake.wait()
-        except TimeoutError:
-            pass
-
-    async def _reload_if_failed(self) -> None:
-        if self._journal.failed:
-            self._stop_serving()
-        if self._available or not self._journal.failed or self._journal.is_read_only:
-            return
-        await asyncio.sleep(RELOAD_DELAY_S)
-        logger.warning("reading the topic of groups again after a failed write")
-        await self.load()
-
-    def _stop_serving(self) -> None:
-        """Memory is ahead of the disk: answer nobody from it."""
-        self._available = False
-        self._due.clear()
-        for future in self._parked.values():
-            if not future.done():
-                future.set_exception(unavailable("the topic of groups could not be written"))
-        self._parked.clear()
-        self._wake.set()
-
-    # --- decisions ----------------------------------------------------------------------------
-
-    def _now_ms(self) -> int:
-        return self._broker.clock.monotonic_ms()
-
-    def _check_available(self) -> None:
-        if self._journal.failed:
-            self._stop_serving()
-        if not self._available:
-            raise unavailable("groups are unavailable: see the broker's log for the cause")
-
-    def _persist(self, events: Iterable[GroupEvent]) -> None:
-        events = tuple(events)
-        if not events:
-            return
-        try:
-            self._journal.append(events)
-        except RetriableError:
-            self._stop_serving()
-            raise
-
-    def _take(self, entry: Entry, decision: Decision[Any]) -> None:
-        """Makes the decision hold: persisted first (queued), then in memory, then answered."""
-        if decision.events:
-            self._persist(decision.events)
-            entry.changed_ms = self._broker.clock.now_ms()
-        entry.group = decision.group
-        self._table.put(entry)
-        for answer in decision.answers:
-            self._answer(answer)
-
-    def _answer(self, answer: Answer) -> None:
-        # Whoever waits under the ticket waits for the sync before it passes the reply on.
-        future = self._parked.pop(answer.ticket, None)
-        if future is not None and not future.done():
-            future.set_result(answer.reply)
-
-    async def _settled(self, reply: T) -> T:
-        """The reply, once nothing that it may rest on can be lost any more."""
-        try:
-            await self._journal.wait_synced()
-        except RetriableError:
-            self._stop_serving()
-            raise
-        return reply
-
-    async def _parked_or(self, ticket: int, decision: Decision[Any]) -> Any:
-        if decision.reply is not None:
-            self._parked.pop(ticket, None)
-            return await self._settled(decision.reply)
-        return await self._settled(await self._parked_reply(ticket))
-
-    async def _parked_reply(self, ticket: int) -> Any:
-        future = self._futures.pop(ticket)
-        try:
-            return await future
-        finally:
-            self._parked.pop(ticket, None)
+    def catalog(self) -> Catalog:
+        """The topics as groups see them."""
+        if self._catalog is None:
+            self._catalog_version += 1
+            topics = {
+                topic.name: TopicInfo(
+                    topic_id=topic.id,
+                    partitions=len(topic.partitions),
+                    internal=topic.name in INTERNAL_TOPICS,
+                )
+                for topic in self._broker.topics.all()
+            }
+            self._catalog = Catalog(version=self._catalog_version, topics=topics)
+        return self._catalog
 
     # --- classic groups -----------------------------------------------------------------------
+
+    async def join(self, group_id: str, request: JoinRequest) -> JoinReply:
+        """Waits until the rebalance that the member takes part in completes."""
+        self.check_available()
+        entry = self._classic_to_join(group_id, request)
+        if isinstance(entry, Code):
+            return JoinReply(error=entry, member_id=request.member_id)
+        assert isinstance(entry.group, ClassicGroup)
+        ticket = self.ticket()
+        request = replace(request, ticket=ticket.number)
+        decision = classic.join(entry.group, request, self.settings, self.now_ms)
+        self.take(entry, decision)
+        reply: JoinReply = await self.wait_reply(ticket, decision)
+        return reply
+
+    def _classic_to_join(self, group_id: str, request: JoinRequest) -> Entry | Code:
+        """The group to join: there already, new, or an empty one that changes its protocol."""
+        if not group_id:
+            return Code.INVALID_GROUP_ID
+        entry = self._table.get(group_id)
+        if entry is None:
+            if request.member_id:
+                return Code.UNKNOWN_MEMBER_ID
+            full = len(self._table) >= self.settings.group_max_count
+            return Code.POLICY_VIOLATION if full else Entry(ClassicGroup(group_id=group_id))
+        if isinstance(entry.group, ClassicGroup):
+            return entry
+        if entry.group.members:
+            return Code.INCONSISTENT_GROUP_PROTOCOL
+        # Generations go on where the epochs ended, so that they only grow.
+        empty = ClassicGroup(group_id=group_id, generation=entry.group.epoch)
+        return Entry(empty, entry.offsets, entry.changed_ms)
+
+    def _classic(self, group_id: str) -> Entry | None:
+        entry = self._table.get(group_id)
+        return entry if entry is not None and isinstance(entry.group, ClassicGroup) else None
+
+    async def sync(self, group_id: str, request: SyncRequest) -> SyncReply:
+        """Waits until the leader has brought the assignment."""
+        self.check_available()
+        entry = self._classic(group_id)
+        if entry is None:
+            return SyncReply(error=Code.UNKNOWN_MEMBER_ID)
+        assert isinstance(entry.group, ClassicGroup)
+        ticket = self.ticket()
+        decision = classic.sync(entry.group, replace(request, ticket=ticket.number), self.now_ms)
+        self.take(entry, decision)
+        reply: SyncReply = await self.wait_reply(ticket, decision)
+        return reply
+
+    async def heartbeat(self, group_id: str, request: MemberRequest) -> Code:
+        """Keeps the member in; tells it to rejoin if need be."""
+        self.check_available()
+        entry = self._classic(group_id)
+        if entry is None:
+            return Code.UNKNOWN_MEMBER_ID
+        assert isinstance(entry.group, ClassicGroup)
+        decision = classic.heartbeat(entry.group, request, self.now_ms)
+        self.take(entry, decision)
+        reply: Code = await self.settled(decision.reply)
+        return reply
+
+    async def leave(self, group_id: str, requests: Sequence[LeaveRequest]) -> Sequence[Code]:
+        """One code for each who is to go."""
+        self.check_available()
+        entry = self._table.get(group_id)
+        if entry is None:
+            return [Code.UNKNOWN_MEMBER_ID] * len(requests)
+        if isinstance(entry.group, ClassicGroup):
+            decision = classic.leave(entry.group, requests, self.settings, self.now_ms)
+        else:
+            decision = consumer.dismiss(
+                entry.group, [(request.member_id, request.instance_id) for request in requests]
+            )
+        self.take(entry, decision)
+        codes: Sequence[Code] = await self.settled(decision.reply)
+        return codes
+
+    # --- server-side groups -------------------------------------------------------------------
+
+    async def consumer_heartbeat(self, group_id: str, request: ConsumerHeartbeat) -> ConsumerReply:
+        """Everything a member of a server-side group asks for."""
+        self.check_available()
+        entry = self._consumer_for(group_id, request)
+        if not isinstance(entry, Entry):
+            return entry
+        assert isinstance(entry.group, ConsumerGroup)
+        decision = consumer.heartbeat(entry.group, request, self.catalog(), self.settings, self.now_ms)
+        self.take(entry, decision)
+        reply: ConsumerReply = await self.settled(decision.reply)
+        return reply
+
+    def _consumer_for(self, group_id: str, request: ConsumerHeartbeat) -> Entry | ConsumerReply:
+        if not group_id:
+            return ConsumerReply(error=Code.INVALID_REQUEST, message="the group id must not be empty")
+        entry = self._table.get(group_id)
+        if entry is not None and isinstance(entry.group, ConsumerGroup):
+            return entry
+        if request.epoch != 0 or (entry is not None and not is_empty(entry.group)):
+            why = "is in use by the classic protocol" if entry is not None else "does not exist"
+            return ConsumerReply(error=Code.GROUP_ID_NOT_FOUND, message=f"the group {group_id} {why}")
+        if entry is None and len(self._table) >= self.settings.group_max_count:
+            message = f"there are {len(self._table)} groups; the setting group_max_count allows no more"
+            return ConsumerReply(error=Code.POLICY_VIOLATION, message=message)
+        if entry is None:
+            return Entry(ConsumerGroup(group_id=group_id))
+        assert isinstance(entry.group, ClassicGroup)
+        epoch = entry.group.generation
+        empty = ConsumerGroup(group_id=group_id, epoch=epoch, target_epoch=epoch)
+        return Entry(empty, entry.offsets, entry.changed_ms)
+
+    # --- committed offsets --------------------------------------------------------------------
+
+    async def commit(self, group_id: str, who: Committer, offsets: Iterable[OffsetCommitted]) -> Code:
+        """Stores all of the offsets or none."""
+        self.check_available()
+        entry = self._table.get(group_id)
+        error = commit_refusal(entry.group if entry else None, who)
+        if error:
+            return await self.settled(error)
+        if entry is None:
+            if len(self._table) >= self.settings.group_max_count:
+                return Code.POLICY_VIOLATION
+            entry = Entry(ClassicGroup(group_id=group_id))
+        committed = tuple(offsets)
+        self.persist(committed)
+        for offset in committed:
+            entry.offsets[offset.topic, offset.partition] = offset
+        if committed:
+            self._table.put(entry)
+        self._sign_of_life(entry, who.member_id)
+        return await self.settled(Code.NONE)
+
+    def _sign_of_life(self, entry: Entry, member_id: str) -> None:
+        group = entry.group
+        if isinstance(group, ClassicGroup):
+            entry.group = classic.touch(group, member_id, self.now_ms)
+
+    async def fetch_offsets(
+        self, group_id: str, member_id: str | None = None, epoch: int = -1
+    ) -> tuple[Code, dict[tuple[str, int], OffsetCommitted]]:
+        """The group's committed offsets, by topic and partition; all of them synced."""
+        self.check_available()
+        entry = self._table.get(group_id)
+        error = fetch_refusal(entry.group if entry else None, member_id, epoch)
+        offsets = {} if entry is None or error else dict(entry.offsets)
+        return await self.settled((error, offsets))
+
+    async def delete_offsets(self, group_id: str, partitions: Iterable[tuple[str, int]]) -> Code:
+        """Forgets offsets that `groups.offsets.delete_refusal` lets go."""
+        self.check_available()
+        entry = self._table.get(group_id)
+        if entry is None:
+            return Code.GROUP_ID_NOT_FOUND
+        self.remove_offsets(
+            OffsetRemoved(group_id=group_id, topic=topic, partition=index)
+            for topic, index in partitions
+            if (topic, index) in entry.offsets
+        )
+        return await self.settled(Code.NONE)
+
+    # --- administration -----------------------------------------------------------------------
+
+    async def entries(self) -> tuple[Entry, ...]:
+        """Every group."""
+        self.check_available()
+        return await self.settled(tuple(self._table))
+
+    async def entry(self, group_id: str) -> Entry | None:
+        """One group, if it is there."""
+        self.check_available()
+        return await self.settled(self._table.get(group_id))
+
+    async def delete(self, group_id: str) -> Code:
+        """Removes an empty group with its offsets."""
+        self.check_available()
+        entry = self._table.get(group_id)
+        if entry is None:
+            return Code.GROUP_ID_NOT_FOUND
+        if not is_empty(entry.group):
+            return Code.NON_EMPTY_GROUP
+        self.remove_group(entry)
+        return await self.settled(Code.NONE)
+
+
+def new_member_id(prefix: str) -> str:
+    """An id that nobody else has, beginning with something a person knows."""
+    return f"{prefix or 'member'}-{uuid4()}"

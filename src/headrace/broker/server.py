@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import struct
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -72,8 +73,9 @@ class Broker:
             self.topics = Topics(self.directory, self._executor)
             self.coordinator = Coordinator(self, self._group_settings)
             await self.coordinator.load()
+            listener = await self._listen()
             async with asyncio.TaskGroup() as self._tasks:
-                listener = await self._listen()
+                await listener.start_serving()
                 upkeep = [self._tasks.create_task(self._sweep()), self._tasks.create_task(self._upkeep())]
                 upkeep.append(self._tasks.create_task(self.coordinator.run()))
                 try:
@@ -90,10 +92,13 @@ class Broker:
     async def _listen(self) -> asyncio.Server:
         loop = asyncio.get_running_loop()
         try:
-            server = await loop.create_server(lambda: Connection(self), self.host, self.port, backlog=2048)
+            server = await loop.create_server(
+                lambda: Connection(self), self.host, self.port, backlog=2048, start_serving=False
+            )
         except OSError as error:
+            reason = os.strerror(error.errno) if error.errno else error
             raise ConfigError(
-                f"cannot listen on {self.settings.listen} ({error.strerror});"
+                f"cannot listen on {self.settings.listen} ({reason});"
                 " stop what uses it or choose another --listen"
             ) from error
         self.port = server.sockets[0].getsockname()[1]

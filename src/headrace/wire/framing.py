@@ -48,6 +48,11 @@ class FrameAssembler:
         """Whether a frame has begun and not ended."""
         return self._large is not None or bool(self._leftover)
 
+    @property
+    def reserved_bytes(self) -> int:
+        """What was reserved for a large frame that is not whole yet."""
+        return len(self._large) if self._large is not None else 0
+
     def buffer(self) -> memoryview:
         """Where to receive next."""
         if self._large is not None:

@@ -1,0 +1,263 @@
+"""The shell around the pure machines of `groups`: durability, parked requests and deadlines.
+
+Theory of operation. Every decision is made on the event loop: it changes the
+table at once, its events are appended as one batch, and its answers are sent
+when that batch is synced. Later decisions may build on it meanwhile, because their
+events come later in the same log: nobody is told anything that rests on what is
+not on disk. If a sync fails, memory and disk differ: from then on every request is
+answered COORDINATOR_NOT_AVAILABLE, everything parked too, until `run` has
+replayed the topic. After a failure that makes the topic read-only it stays so
+until the broker is restarted.
+
+A parked request (a join, a sync) waits on a future under its ticket. One task, `run`,
+owns all deadlines.
+"""
+
+import asyncio
+import contextlib
+import heapq
+import itertools
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from headrace.broker.coordinator_journal import Journal, unavailable
+from headrace.broker.coordinator_table import Entry, GroupTable
+from headrace.errors import CorruptionError, RetriableError
+from headrace.groups import Decision, GroupEvent, GroupSettings, classic, consumer
+from headrace.groups.classic import ClassicGroup
+from headrace.groups.events import GroupRemoved, OffsetRemoved
+from headrace.groups.offsets import expired_offsets, is_empty
+
+if TYPE_CHECKING:
+    from headrace.broker.server import Broker
+
+__all__ = ["CoordinatorShell", "Ticket"]
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+RELOAD_DELAY_S = 1.0
+_MINUTE_MS = 60_000
+
+
+class Ticket:
+    """A request that may have to wait, and the number under which it is answered."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+
+class CoordinatorShell:
+    """Keeps decisions durable and answers in time. Event loop only."""
+
+    def __init__(self, broker: "Broker", settings: GroupSettings) -> None:
+        self.settings = settings
+        self._broker = broker
+        self._journal = Journal(broker)
+        self._table = GroupTable()
+        self._available = False
+        self._numbers = itertools.count(1)
+        self._parked: dict[int, Ticket] = {}
+        self._due: list[tuple[int, str]] = []
+        self._wake = asyncio.Event()
+
+    @property
+    def now_ms(self) -> int:
+        """The time that deadlines are measured in."""
+        return self._broker.clock.monotonic_ms()
+
+    # --- life ---------------------------------------------------------------------------------
+
+    async def load(self) -> None:
+        """Replays the topic of groups. Damage in it leaves groups unavailable and is logged."""
+        self._table, self._due = GroupTable(), []
+        try:
+            await self._journal.open(self._table.replay, skip_damage=self.settings.groups_skip_damage)
+        except CorruptionError as error:
+            logger.error("groups are unavailable: %s; or set groups_skip_damage and accept the loss", error)
+            return
+        for entry in self._table:
+            self._rouse(entry)
+        self._available = True
+        self._forget_lost_topics()
+        await self.settled(None)
+
+    def _rouse(self, entry: Entry) -> None:
+        if isinstance(entry.group, ClassicGroup):
+            entry.group = classic.woken(entry.group, self.now_ms)
+        else:
+            entry.group = consumer.woken(entry.group, self.settings, self.now_ms)
+        self._schedule(entry)
+
+    async def run(self) -> None:
+        """Expires what is overdue and reloads after a failure, until cancelled."""
+        check_ms = self.now_ms + self.settings.offsets_retention_check_interval_ms
+        while True:
+            due_ms = min([check_ms, *(deadline for deadline, _ in self._due[:1])])
+            await self._wait_until(due_ms)
+            try:
+                await self._reload_if_failed()
+                self._expire_groups()
+                if self.now_ms >= check_ms:
+                    check_ms = self.now_ms + self.settings.offsets_retention_check_interval_ms
+                    self.forget_expired()
+            except RetriableError as error:
+                logger.error("%s", error)
+
+    async def _wait_until(self, due_ms: int) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(max(due_ms - self.now_ms, 0) / 1000):
+                await self._wake.wait()
+        self._wake.clear()
+
+    async def _reload_if_failed(self) -> None:
+        if self._journal.failed:
+            self._stop_serving()
+            if not self._journal.is_read_only:
+                await asyncio.sleep(RELOAD_DELAY_S)
+                logger.warning("reading the topic of groups again after a failed write")
+                await self.load()
+
+    def _stop_serving(self) -> None:
+        """Memory is ahead of the disk: nobody is answered from it any more."""
+        self._available = False
+        self._due.clear()
+        for ticket in self._parked.values():
+            if not ticket.future.done():
+                ticket.future.set_exception(unavailable("the topic of groups could not be written"))
+                ticket.future.exception()  # the client may be gone: mark it as seen
+        self._parked.clear()
+        self._wake.set()
+
+    # --- decisions ----------------------------------------------------------------------------
+
+    def check_available(self) -> None:
+        """Raises RetriableError while what is in memory is not to be trusted."""
+        if self._journal.failed and self._available:
+            self._stop_serving()
+        if not self._available:
+            raise unavailable("groups are unavailable: the broker's log names the cause")
+
+    def persist(self, events: Iterable[GroupEvent]) -> None:
+        """Appends events that belong together."""
+        events = tuple(events)
+        if not events:
+            return
+        try:
+            self._journal.append(events)
+        except RetriableError:
+            self._stop_serving()
+            raise
+
+    def take(self, entry: Entry, decision: Decision[Any]) -> None:
+        """Makes a decision hold: its events are queued, then it counts, then it is answered."""
+        self.persist(decision.events)
+        if decision.events:
+            entry.changed_ms = self._broker.clock.now_ms()
+        entry.group = decision.group
+        if entry.leaves_no_trace:
+            self._table.drop(entry.group.group_id)
+        else:
+            self._table.put(entry)
+            if decision.events or decision.reply is None or entry.scheduled_ms is None:
+                self._schedule(entry)  # mere signs of life only move deadlines away
+        for answer in decision.answers:
+            # Whoever waits under the ticket waits for the sync before it passes the reply on.
+            ticket = self._parked.pop(answer.ticket, None)
+            if ticket is not None and not ticket.future.done():
+                ticket.future.set_result(answer.reply)
+
+    def ticket(self) -> Ticket:
+        """A place for a request that may have to wait."""
+        ticket = Ticket(next(self._numbers))
+        self._parked[ticket.number] = ticket
+        return ticket
+
+    async def settled(self, reply: T) -> T:
+        """The reply, once nothing that it may rest on can be lost any more."""
+        try:
+            await self._journal.wait_synced()
+        except RetriableError:
+            self._stop_serving()
+            raise
+        return reply
+
+    async def wait_reply(self, ticket: Ticket, decision: Decision[Any]) -> Any:
+        """The reply that was given at once, or the one that the parked request gets."""
+        try:
+            reply = decision.reply if decision.reply is not None else await ticket.future
+        finally:
+            self._parked.pop(ticket.number, None)
+        return await self.settled(reply)
+
+    # --- time ---------------------------------------------------------------------------------
+
+    def _schedule(self, entry: Entry) -> None:
+        group = entry.group
+        classical = isinstance(group, ClassicGroup)
+        due_ms = classic.next_deadline_ms(group) if classical else consumer.next_deadline_ms(group)
+        if due_ms is None or (entry.scheduled_ms is not None and entry.scheduled_ms <= due_ms):
+            return
+        entry.scheduled_ms = due_ms
+        heapq.heappush(self._due, (due_ms, group.group_id))
+        if self._due[0][0] == due_ms:
+            self._wake.set()
+
+    def _expire_groups(self) -> None:
+        now_ms = self.now_ms
+        while self._due and self._due[0][0] <= now_ms:
+            due_ms, group_id = heapq.heappop(self._due)
+            entry = self._table.get(group_id)
+            if entry is not None and entry.scheduled_ms == due_ms:
+                entry.scheduled_ms = None
+                self.take(entry, self._expired(entry, now_ms))
+
+    def _expired(self, entry: Entry, now_ms: int) -> Decision[Any]:
+        group = entry.group
+        if isinstance(group, ClassicGroup):
+            return classic.expire(group, self.settings, now_ms)
+        return consumer.expire(group, now_ms)
+
+    # --- forgetting ---------------------------------------------------------------------------
+
+    def forget_expired(self) -> None:
+        """Forgets offsets whose retention is over, and empty groups that have none."""
+        for entry in self._table:
+            removed = expired_offsets(
+                entry.group,
+                entry.offsets,
+                idle_since_ms=entry.changed_ms,
+                retention_ms=self.settings.offsets_retention_minutes * _MINUTE_MS,
+                now_ms=self._broker.clock.now_ms(),
+            )
+            self.remove_offsets(removed)
+            if not entry.offsets and is_empty(entry.group):
+                self.remove_group(entry)
+
+    def remove_offsets(self, removed: Iterable[OffsetRemoved]) -> None:
+        """Tombstones for the offsets, and they are gone."""
+        removed = tuple(removed)
+        self.persist(removed)
+        for event in removed:
+            self._table.replay_offset(event)
+
+    def remove_group(self, entry: Entry) -> None:
+        """Tombstones for a group and whatever offsets it has."""
+        group_id = entry.group.group_id
+        offsets = [
+            OffsetRemoved(group_id=group_id, topic=topic, partition=index) for topic, index in entry.offsets
+        ]
+        self.persist([*offsets, GroupRemoved(group_id=group_id)])
+        self._table.drop(group_id)
+
+    def _forget_lost_topics(self) -> None:
+        """Forgets offsets of topics that are gone, also if one of the same name came after."""
+        topics = self._broker.topics
+        for entry in self._table:
+            self.remove_offsets(
+                OffsetRemoved(group_id=offset.group_id, topic=offset.topic, partition=offset.partition)
+                for offset in tuple(entry.offsets.values())
+                if topics.with_id(offset.topic_id) is None
+            )

@@ -1,0 +1,168 @@
+import threading
+
+import pytest
+
+from headrace.errors import RetriableError
+from headrace.records import check_batch, decode_batch, read_header
+from headrace.wire import Api, ErrorCode, encode_request
+
+from .conftest import Peer, batch_of, produce_fields
+
+
+def values_in(answer) -> list[bytes]:
+    data, position, found = bytes(answer.records), 0, []
+    while position < len(data):
+        header = check_batch(data, position)
+        found += [record.value for record in decode_batch(data[position : position + header.size_bytes])]
+        position += header.size_bytes
+    return found
+
+
+def test_what_is_produced_is_fetched_byte_for_byte_but_for_the_offset(peer, topic):
+    peer.produce(topic, batch_of(b"before"))
+    batch = batch_of(b"one", b"two")
+    assert peer.produce(topic, batch).base_offset == 1
+    data = bytes(peer.fetch(topic, 1).records)
+    assert read_header(data).base_offset == 1
+    assert data[16:] == bytes(batch[16:])
+
+
+def test_a_fetch_in_the_middle_of_a_batch_gets_the_whole_batch(peer, topic):
+    peer.produce(topic, batch_of(b"a", b"b", b"c"))
+    assert values_in(peer.fetch(topic, 2)) == [b"a", b"b", b"c"]
+
+
+def test_a_fetch_at_the_end_waits_for_the_next_record(broker, peer, topic):
+    answers = []
+    reader = Peer(broker.port)
+    thread = threading.Thread(target=lambda: answers.append(reader.fetch(topic, 0, wait_ms=15_000)))
+    thread.start()
+    wait_for_reader(broker, topic)
+    peer.produce(topic, batch_of(b"at last"))
+    thread.join(10)
+    assert values_in(answers[0]) == [b"at last"]
+    reader.close()
+
+
+def wait_for_reader(broker, topic):
+    """Until a fetch is parked at the partition."""
+    import time
+
+    deadline = time.monotonic() + 10
+    while not broker.partition(topic, 0)._readers:
+        assert time.monotonic() < deadline, "no fetch was parked"
+        time.sleep(0.005)
+
+
+def test_min_bytes_holds_a_fetch_back_until_there_is_enough(peer, topic):
+    peer.produce(topic, batch_of(b"x"))
+    assert values_in(peer.fetch(topic, 0, wait_ms=200, min_bytes=1_000_000)) == [b"x"]
+
+
+def test_a_parked_fetch_of_a_client_that_left_is_forgotten(broker, topic):
+    reader = Peer(broker.port)
+    thread = threading.Thread(target=_fetch_quietly, args=(reader, topic))
+    thread.start()
+    wait_for_reader(broker, topic)
+    reader.socket.shutdown(2)
+    thread.join(10)
+    import time
+
+    deadline = time.monotonic() + 10
+    while broker.partition(topic, 0)._readers:
+        assert time.monotonic() < deadline, "the fetch is still parked"
+        time.sleep(0.005)
+
+
+def _fetch_quietly(reader: Peer, topic: str) -> None:
+    with pytest.raises(RetriableError):
+        reader.fetch(topic, 0, wait_ms=60_000)
+
+
+def test_pipelined_produces_are_answered_in_order(peer, topic):
+    frames = [
+        encode_request(Api.PRODUCE, 9, n, "p", produce_fields(topic, batch_of(b"%d" % n))) for n in range(200)
+    ]
+    peer.socket.sendall(b"".join(frames))
+    answered = []
+    for _ in frames:
+        frame = peer._receive()
+        answered.append(int.from_bytes(frame[:4], "big"))
+    assert answered == list(range(200))
+    assert values_in(peer.fetch(topic, 0)) == [b"%d" % n for n in range(200)]
+
+
+def test_acks_0_is_stored_and_not_answered(peer, topic):
+    fields = produce_fields(topic, batch_of(b"quiet"), acks=0)
+    peer.socket.sendall(encode_request(Api.PRODUCE, 9, 77, "p", fields))
+    # The next answer on this connection is the fetch's own: had the produce been
+    # answered, its correlation id would not fit.
+    assert values_in(peer.fetch(topic, 0, wait_ms=10_000)) == [b"quiet"]
+
+
+def test_append_time_replaces_the_producers_and_the_answer_says_so(broker, peer):
+    peer.create("stamped", message_timestamp_type="LogAppendTime")
+    answer = peer.produce("stamped", batch_of(b"x", timestamp_ms=1))
+    data = bytes(peer.fetch("stamped", 0).records)
+    header = check_batch(data, 0)
+    assert header.is_append_time
+    assert header.max_timestamp == answer.log_append_time > 1_700_000_000_000
+
+
+def test_a_batch_over_the_topics_limit_is_refused(peer):
+    peer.create("small", max_message_bytes=200)
+    assert peer.produce("small", batch_of(bytes(300))).error_code == ErrorCode.message_too_large
+    assert peer.produce("small", batch_of(bytes(50))).error_code == 0
+
+
+def _flip(batch: bytearray, position: int) -> bytearray:
+    batch[position] ^= 1
+    return batch
+
+
+@pytest.mark.parametrize(
+    ("spoil", "code"),
+    [
+        (lambda batch: _flip(batch, len(batch) - 1), ErrorCode.corrupt_message),
+        (lambda batch: _flip(batch, 16), ErrorCode.corrupt_message),
+        (lambda batch: batch[:-1], ErrorCode.corrupt_message),
+        (lambda batch: batch + batch, ErrorCode.invalid_record),
+        (lambda batch: b"", ErrorCode.invalid_record),
+        (lambda batch: None, ErrorCode.invalid_record),
+        (lambda batch: b"not a batch", ErrorCode.corrupt_message),
+    ],
+    ids=["crc", "magic", "cut", "two", "empty", "null", "noise"],
+)
+def test_spoiled_batches_are_refused_and_leave_no_trace(peer, topic, spoil, code):
+    assert peer.produce(topic, spoil(batch_of(b"x"))).error_code == code
+    assert peer.produce(topic, batch_of(b"good")).base_offset == 0
+
+
+def test_the_internal_topic_cannot_be_written_by_clients(peer):
+    refused = peer.produce("__consumer_offsets", batch_of(b"x"))
+    assert refused.error_code == ErrorCode.invalid_topic_exception
+
+
+def test_unknown_topics_and_partitions_have_kafkas_codes(peer, topic):
+    unknown = ErrorCode.unknown_topic_or_partition
+    assert peer.produce("nowhere", batch_of(b"x")).error_code == unknown
+    assert peer.produce(topic, batch_of(b"x"), partition=5).error_code == unknown
+    assert peer.produce(topic, batch_of(b"x"), acks=3).error_code == ErrorCode.invalid_required_acks
+    assert peer.fetch("nowhere", 0).error_code == unknown
+    assert peer.fetch(topic, 99).error_code == ErrorCode.offset_out_of_range
+
+
+def test_max_bytes_cuts_but_the_first_batch_is_always_whole(peer, topic):
+    for n in range(5):
+        peer.produce(topic, batch_of(bytes([n]) * 1000))
+    first = peer.fetch(topic, 0, max_bytes=10)
+    assert values_in(first) == [bytes(1000)]
+    two = bytes(peer.fetch(topic, 0, max_bytes=2500).records)
+    assert len(two) == 2500
+
+
+def test_a_record_of_ten_megabytes_goes_in_and_out_in_windows(peer):
+    peer.create("large", max_message_bytes=10_500_000)
+    batch = batch_of(b"0123456789" * 1_000_000)
+    assert peer.produce("large", batch).error_code == 0
+    assert values_in(peer.fetch("large", 0, max_bytes=1)) == [b"0123456789" * 1_000_000]
