@@ -7,6 +7,8 @@ pyarrow are imported by the first function that needs them, since a broker that
 passes batches through needs none of them.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from headrace.records.batch import check_batch, checksum, stamp, stamp_append_time
 from headrace.records.codec import Codec, decompress
 from headrace.records.header import (
@@ -18,6 +20,9 @@ from headrace.records.header import (
 from headrace.records.record import Record, decode_batch, encode_batch, rewrite_batch
 from headrace.records.verifier import BatchVerifier
 
+if TYPE_CHECKING:
+    from headrace.records.columns import decode_columns
+
 __all__ = [
     "BATCH_OVERHEAD_BYTES",
     "HEADER_BYTES",
@@ -28,6 +33,7 @@ __all__ = [
     "check_batch",
     "checksum",
     "decode_batch",
+    "decode_columns",
     "decompress",
     "encode_batch",
     "read_header",
@@ -35,3 +41,12 @@ __all__ = [
     "stamp",
     "stamp_append_time",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Imports the Arrow decoder, and with it numpy, only when somebody asks for it."""
+    if name == "decode_columns":
+        from headrace.records.columns import decode_columns
+
+        return decode_columns
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -80,7 +80,7 @@ class DataDirectory:
         except BlockingIOError:
             holder = self._disk.read_file(path).decode(errors="replace").strip() or "unknown"
             raise ConfigError(
-                f"{self.path} is in use by process {holder}; stop it, or give this one another --data directory"
+                f"{self.path} is in use by process {holder}; stop it, or use another --data directory"
             ) from None
         self._disk.truncate(fd, 0)
         self._disk.pwritev(fd, [f"{os.getpid()}\n".encode()], 0)
@@ -191,7 +191,7 @@ class DataDirectory:
             topic = self._topic(name)
             if not len(topic.partitions) < total <= _MAX_PARTITIONS:
                 raise RequestError(
-                    f"{name} has {len(topic.partitions)} partitions; {total} is not more, or above {_MAX_PARTITIONS}",
+                    f"{name} has {len(topic.partitions)} partitions; ask for more, and at most {_MAX_PARTITIONS}",
                     code=_INVALID_PARTITIONS,
                 )
             for number in range(len(topic.partitions), total):

@@ -130,7 +130,7 @@ def load_sealed(
 def load_open(
     data: bytes, *, base_offset: int, count: int, crc: int, largest_timestamp: int, interval_bytes: int
 ) -> SparseIndex | None:
-    """The first `count` entries of an active segment's index, or None if they are not those of the checkpoint."""
+    """The first `count` entries of an active segment's index; None if their checksum differs."""
     end = position_in_file(count)
     if len(data) < end or (
         count and data[: _HEADER.size] != _HEADER.pack(b"HRIX", INDEX_VERSION, 0, base_offset)

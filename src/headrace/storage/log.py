@@ -9,6 +9,7 @@ from pathlib import Path
 
 from headrace.errors import DiskError, RequestError
 from headrace.records import stamp, stamp_append_time
+from headrace.storage.compaction import Compaction
 from headrace.storage.damage import Damage, save_damage
 from headrace.storage.disk import Disk, is_full
 from headrace.storage.extent import Extent
@@ -91,8 +92,12 @@ class PartitionLog:
 
     @property
     def end_offset(self) -> int:
-        """The offset that the next append is given."""
-        return self._end if self._refused is None else self.high_watermark
+        """The offset after the last append, synced or not.
+
+        After a failed commit it stays until the next append, which begins again at
+        the high watermark; so nobody takes a dropped batch for a synced one.
+        """
+        return self._end
 
     @property
     def pending_bytes(self) -> int:
@@ -268,7 +273,7 @@ class PartitionLog:
         with self._maintenance_lock:
             if not 0 <= offset <= self.high_watermark:
                 raise RequestError(
-                    f"cannot delete before {offset}: the log holds {self.start_offset} to {self.high_watermark}",
+                    f"cannot delete before {offset}: the log ends at {self.high_watermark}",
                     code=_OFFSET_OUT_OF_RANGE,
                 )
             if offset > self.start_offset:
@@ -313,6 +318,31 @@ class PartitionLog:
             gone = segments[:keep]
             self._forget_damage({segment.path for segment in gone})
         return self._remove(gone)
+
+    def compact(self, now_ms: int) -> int:
+        """Keeps the newest record of each key in sealed segments, if that is due; the bytes saved."""
+        with self._maintenance_lock:
+            run = Compaction(
+                reader=self._reader, config=self._config, start_offset=self.start_offset, now_ms=now_ms
+            )
+            if not self._config.compacts or self.failed is not None or not run.is_due():
+                return 0
+            try:
+                return run.run(self._swap)
+            except OSError as error:
+                raise DiskError(f"{self.path}: not compacted: {error}", full=is_full(error)) from error
+
+    def _swap(self, old: list[Segment], new: Segment) -> None:
+        """Puts a compacted segment in the place of those it was made from, then removes their files."""
+        reader, index = self._reader, new.index
+        assert index is not None and new.next_offset is not None
+        with contextlib.suppress(OSError):  # it can be rebuilt
+            reader.save_index(new, index, new.next_offset)
+        reader.files.indexes.keep(new, index)
+        with self._writer_lock, reader.lock:
+            rank = reader.segments.index(old[0])
+            reader.segments = (*reader.segments[:rank], new, *reader.segments[rank + len(old) :])
+        self._remove(tuple(old))
 
     def _forget_damage(self, paths: set[Path]) -> None:
         left = tuple(damage for damage in self._reader.damage if damage.path not in paths)

@@ -168,7 +168,7 @@ class LogReader:
     def walk(
         self, segment: Segment, fd: int, offset: int, position: int, *, wait: bool = True
     ) -> Iterator[BatchPlace | Damage]:
-        """Places of the batches from `position` on, where the batch at `offset` begins, and damage between."""
+        """Batches from the one of base `offset` at `position` on, and the damage between them."""
         pread = self.files.disk.pread if wait else self.files.disk.pread_nowait
         gaps, end, expected = segment.compacted, segment.size_bytes, offset
         known = {d.start: d for d in self.damage if d.path == segment.path}
@@ -202,7 +202,7 @@ class LogReader:
             position += size
 
     def places(self, segment: Segment, timestamp_ms: int) -> Iterator[BatchPlace]:
-        """Batches from the last index entry before anything of `timestamp_ms` or later; damage is passed over."""
+        """Batches from an index entry before anything that late on; damage is passed over."""
         fd = self.files.pin(segment.file)
         try:
             offset, position = self.index(segment, fd).floor_of_time(timestamp_ms)

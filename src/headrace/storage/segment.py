@@ -31,23 +31,38 @@ class Segment:
         "compacted",
         "created_ms",
         "file",
+        "horizon_ms",
         "index",
         "largest_timestamp",
         "next_offset",
+        "run",
         "size_bytes",
     )
 
     def __init__(
-        self, path: Path, base_offset: int, *, size_bytes: int = 0, next_offset: int | None = None
+        self,
+        path: Path,
+        base_offset: int,
+        *,
+        size_bytes: int = 0,
+        next_offset: int | None = None,
+        run: int = 0,
     ) -> None:
         self.file = DataFile(path)
         self.base_offset = base_offset
         self.size_bytes = size_bytes
         self.next_offset = next_offset  # known from the name of a compacted segment, else None
         self.compacted = next_offset is not None
+        self.run = run  # of compaction: the higher, the newer
+        self.horizon_ms = 1 if self.compacted else 0  # when its first tombstones may go; 1: not known
         self.largest_timestamp: int | None = None  # of a sealed segment, once known
         self.index: SparseIndex | None = None
         self.created_ms = 0  # when the first batch was appended; 0: none yet, or not known
+
+    def note_horizon(self, horizon_ms: int | None) -> None:
+        """Takes note of a batch's delete horizon; the earliest counts."""
+        if horizon_ms is not None:
+            self.horizon_ms = horizon_ms if self.horizon_ms <= 1 else min(self.horizon_ms, horizon_ms)
 
     @property
     def path(self) -> Path:
@@ -68,31 +83,27 @@ def compacted_name(base_offset: int, next_offset: int, run: int) -> str:
 
 def segments_in(directory: Path, sizes: dict[str, int]) -> tuple[list[Segment], list[str]]:
     """The segments that make up the log, in order, and the files they replaced."""
-    plain, compacted = [], []
+    plain: list[Segment] = []
+    compacted: list[Segment] = []
     for name, size in sizes.items():
         if match := _PLAIN.fullmatch(name):
             plain.append(Segment(directory / name, int(match[1]), size_bytes=size))
         elif match := _COMPACTED.fullmatch(name):
             base, end, run = map(int, match.groups())
-            compacted.append((run, Segment(directory / name, base, size_bytes=size, next_offset=end)))
+            compacted.append(Segment(directory / name, base, size_bytes=size, next_offset=end, run=run))
     return _without_replaced(plain, compacted)
 
 
-def _without_replaced(
-    plain: list[Segment], compacted: list[tuple[int, Segment]]
-) -> tuple[list[Segment], list[str]]:
-    """A newer run of compaction covers whole older files, so the newest file over an offset wins."""
-    ranked = compacted + [(-1, segment) for segment in plain]
+def _without_replaced(plain: list[Segment], compacted: list[Segment]) -> tuple[list[Segment], list[str]]:
+    """A run of compaction covers older files whole, so of two files over an offset the newer run wins."""
     kept: list[Segment] = []
     replaced: list[str] = []
-    covered_to, covering_run = -1, -1
-    # In order of base offset, the widest first: a covering file always comes before what it covers.
-    for run, segment in sorted(ranked, key=lambda r: (r[1].base_offset, -_end(r[1]), -r[0])):
-        if segment.base_offset < covered_to and run <= covering_run:
+    # The widest first: what covers a file always comes before it.
+    for segment in sorted(plain + compacted, key=lambda s: (s.base_offset, -_end(s), -s.run)):
+        if kept and segment.base_offset < _end(kept[-1]):
             replaced.append(segment.path.name)
-            continue
-        kept.append(segment)
-        covered_to, covering_run = _end(segment), run
+        else:
+            kept.append(segment)
     return kept, replaced
 
 

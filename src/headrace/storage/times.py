@@ -30,7 +30,7 @@ def find_time(reader: LogReader, timestamp_ms: int, start_offset: int) -> TimedO
 
 
 def _records_from(reader: LogReader, segment: Segment, timestamp_ms: int) -> Iterator[Record]:
-    """Records of the batches that reach `timestamp_ms`, in order; damaged ones are recorded and passed over."""
+    """Records of the batches that reach `timestamp_ms`, in order; damage is passed over."""
     for place in reader.places(segment, timestamp_ms):
         if place.max_timestamp >= timestamp_ms:
             try:
