@@ -1,15 +1,16 @@
 """The coordinator of groups: requests in, decisions of the pure machines made durable, replies out."""
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from headrace.broker.coordinator_shell import CoordinatorShell
 from headrace.broker.coordinator_table import Entry
 from headrace.broker.topics import INTERNAL_TOPICS
 from headrace.errors import RetriableError
-from headrace.groups import Code, GroupSettings, TopicInfo, classic, consumer
+from headrace.groups import Code, Decision, GroupSettings, TopicInfo, classic, consumer
 from headrace.groups.classic import (
     ClassicGroup,
     JoinReply,
@@ -47,10 +48,8 @@ class Coordinator(CoordinatorShell):
     def _topic_changed(self, name: str) -> None:
         self._catalog = None
         if self._available and self._broker.topics.named(name) is None:
-            try:
+            with suppress(RetriableError):  # unavailable from here on; the reload forgets them
                 self._forget_lost_topics()
-            except RetriableError:
-                pass  # unavailable from here on; the reload forgets them
 
     def catalog(self) -> Catalog:
         """The topics as groups see them."""
@@ -126,7 +125,7 @@ class Coordinator(CoordinatorShell):
             return Code.UNKNOWN_MEMBER_ID
         assert isinstance(entry.group, ClassicGroup)
         decision = classic.heartbeat(entry.group, request, self.now_ms)
-        self.take(entry, decision)
+        self.take(entry, decision, sign_of_life=True)
         reply: Code = await self.settled(decision.reply)
         return reply
 
@@ -136,12 +135,12 @@ class Coordinator(CoordinatorShell):
         entry = self._table.get(group_id)
         if entry is None:
             return [Code.UNKNOWN_MEMBER_ID] * len(requests)
+        decision: Decision[Any]
         if isinstance(entry.group, ClassicGroup):
             decision = classic.leave(entry.group, requests, self.settings, self.now_ms)
         else:
-            decision = consumer.dismiss(
-                entry.group, [(request.member_id, request.instance_id) for request in requests]
-            )
+            whom = [(request.member_id, request.instance_id) for request in requests]
+            decision = consumer.dismiss(entry.group, whom)
         self.take(entry, decision)
         codes: Sequence[Code] = await self.settled(decision.reply)
         return codes
@@ -156,7 +155,7 @@ class Coordinator(CoordinatorShell):
             return entry
         assert isinstance(entry.group, ConsumerGroup)
         decision = consumer.heartbeat(entry.group, request, self.catalog(), self.settings, self.now_ms)
-        self.take(entry, decision)
+        self.take(entry, decision, sign_of_life=True)
         reply: ConsumerReply = await self.settled(decision.reply)
         return reply
 

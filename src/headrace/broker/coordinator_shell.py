@@ -82,7 +82,6 @@ class CoordinatorShell:
             self._rouse(entry)
         self._available = True
         self._forget_lost_topics()
-        await self.settled(None)
 
     def _rouse(self, entry: Entry) -> None:
         if isinstance(entry.group, ClassicGroup):
@@ -113,12 +112,14 @@ class CoordinatorShell:
         self._wake.clear()
 
     async def _reload_if_failed(self) -> None:
-        if self._journal.failed:
+        if not self._journal.failed:
+            return
+        if self._available:
             self._stop_serving()
-            if not self._journal.is_read_only:
-                await asyncio.sleep(RELOAD_DELAY_S)
-                logger.warning("reading the topic of groups again after a failed write")
-                await self.load()
+        if not self._journal.is_read_only:
+            await asyncio.sleep(RELOAD_DELAY_S)
+            logger.warning("reading the topic of groups again after a failed write")
+            await self.load()
 
     def _stop_serving(self) -> None:
         """Memory is ahead of the disk: nobody is answered from it any more."""
@@ -151,8 +152,11 @@ class CoordinatorShell:
             self._stop_serving()
             raise
 
-    def take(self, entry: Entry, decision: Decision[Any]) -> None:
-        """Makes a decision hold: its events are queued, then it counts, then it is answered."""
+    def take(self, entry: Entry, decision: Decision[Any], *, sign_of_life: bool = False) -> None:
+        """Makes a decision hold: its events are queued, then it counts, then it is answered.
+
+        A mere `sign_of_life` only moves deadlines away, so the timer need not look at them.
+        """
         self.persist(decision.events)
         if decision.events:
             entry.changed_ms = self._broker.clock.now_ms()
@@ -161,8 +165,8 @@ class CoordinatorShell:
             self._table.drop(entry.group.group_id)
         else:
             self._table.put(entry)
-            if decision.events or decision.reply is None or entry.scheduled_ms is None:
-                self._schedule(entry)  # mere signs of life only move deadlines away
+            if not sign_of_life or decision.events or entry.scheduled_ms is None:
+                self._schedule(entry)
         for answer in decision.answers:
             # Whoever waits under the ticket waits for the sync before it passes the reply on.
             ticket = self._parked.pop(answer.ticket, None)
@@ -180,7 +184,7 @@ class CoordinatorShell:
         try:
             await self._journal.wait_synced()
         except RetriableError:
-            self._stop_serving()
+            self._wake.set()  # `run` reloads
             raise
         return reply
 
@@ -196,8 +200,10 @@ class CoordinatorShell:
 
     def _schedule(self, entry: Entry) -> None:
         group = entry.group
-        classical = isinstance(group, ClassicGroup)
-        due_ms = classic.next_deadline_ms(group) if classical else consumer.next_deadline_ms(group)
+        if isinstance(group, ClassicGroup):
+            due_ms = classic.next_deadline_ms(group)
+        else:
+            due_ms = consumer.next_deadline_ms(group)
         if due_ms is None or (entry.scheduled_ms is not None and entry.scheduled_ms <= due_ms):
             return
         entry.scheduled_ms = due_ms

@@ -48,6 +48,11 @@ class GroupSettings:
     offsets_retention_check_interval_ms: int = setting(
         600_000, "How often expired offsets and empty groups without offsets are looked for."
     )
+    groups_skip_damage: bool = setting(
+        False,
+        "Start with what is readable of a damaged topic of groups. Otherwise groups stay unavailable, since "
+        "a lost commit makes its consumers read again or skip.",
+    )
     offset_metadata_max_bytes: int = setting(
         4_096, "Length of the text a client may store with a committed offset."
     )

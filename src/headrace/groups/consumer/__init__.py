@@ -4,8 +4,8 @@ Pure: the group, the request, the topics and the time come in, a `Decision` come
 """
 
 from headrace.groups.consumer.assignors import ASSIGNORS
-from headrace.groups.consumer.heartbeat import heartbeat
-from headrace.groups.consumer.leaving import expire, next_deadline_ms, touch, woken
+from headrace.groups.consumer.heartbeat import heartbeat, preferred_assignor
+from headrace.groups.consumer.leaving import dismiss, expire, next_deadline_ms, touch, woken
 from headrace.groups.consumer.messages import ConsumerHeartbeat, ConsumerReply
 from headrace.groups.consumer.state import (
     Catalog,
@@ -27,9 +27,11 @@ __all__ = [
     "ConsumerState",
     "MemberState",
     "TopicRegex",
+    "dismiss",
     "expire",
     "heartbeat",
     "next_deadline_ms",
+    "preferred_assignor",
     "replay",
     "touch",
     "woken",

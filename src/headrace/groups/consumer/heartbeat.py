@@ -23,7 +23,7 @@ from headrace.groups.decision import Decision
 from headrace.groups.events import TopicInfo
 from headrace.groups.settings import GroupSettings
 
-__all__ = ["heartbeat"]
+__all__ = ["heartbeat", "preferred_assignor"]
 
 
 class _RefusedError(Exception):
@@ -240,7 +240,7 @@ def _retarget(group: ConsumerGroup, catalog: Catalog, settings: GroupSettings) -
         )
         for key, member in group.members.items()
     }
-    target = ASSIGNORS[_preferred_assignor(group)](subscribers, counts)
+    target = ASSIGNORS[preferred_assignor(group)](subscribers, counts)
     members = {
         key: member if member.target == target[key] else replace(member, target=target[key])
         for key, member in group.members.items()
@@ -252,7 +252,7 @@ def _topic_ids(group: ConsumerGroup, names: frozenset[str]) -> frozenset[UUID]:
     return frozenset(info.topic_id for name, info in group.topics.items() if name in names)
 
 
-def _preferred_assignor(group: ConsumerGroup) -> str:
+def preferred_assignor(group: ConsumerGroup) -> str:
     """The assignor most members ask for; without a wish, and on a tie, the first known."""
     votes = Counter(member.assignor for member in group.members.values() if member.assignor)
     return max(ASSIGNORS, key=lambda name: votes[name])

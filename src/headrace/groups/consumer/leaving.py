@@ -1,6 +1,6 @@
 """How members of a server-side group go: by their own will, for now, or by silence."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from headrace.groups.codes import Code
@@ -9,7 +9,7 @@ from headrace.groups.consumer.state import NOTHING, ConsumerGroup, ConsumerMembe
 from headrace.groups.decision import Decision
 from headrace.groups.settings import GroupSettings
 
-__all__ = ["expire", "leave", "next_deadline_ms", "remove", "touch", "woken"]
+__all__ = ["dismiss", "expire", "leave", "next_deadline_ms", "remove", "touch", "woken"]
 
 
 def leave(
@@ -34,6 +34,24 @@ def leave(
         after = remove(group, (member.member_id,))
     reply = ConsumerReply(error=Code.NONE, member_id=member.member_id, epoch=request.epoch)
     return Decision(group=after, events=changes(group, after), reply=reply)
+
+
+def dismiss(group: ConsumerGroup, whom: Sequence[tuple[str, str | None]]) -> Decision[ConsumerGroup]:
+    """An administrator sends members away, each by member id, instance id or both; the reply is Codes."""
+    found = [_member(group, member_id, instance_id) for member_id, instance_id in whom]
+    gone = {member.member_id for member in found if isinstance(member, ConsumerMember)}
+    after = remove(group, gone) if gone else group
+    codes = tuple(Code.NONE if isinstance(member, ConsumerMember) else member for member in found)
+    return Decision(group=after, events=changes(group, after), reply=codes)
+
+
+def _member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember | Code:
+    if instance_id is None:
+        return group.members.get(member_id) or Code.UNKNOWN_MEMBER_ID
+    bearer = group.by_instance(instance_id)
+    if bearer is None:
+        return Code.UNKNOWN_MEMBER_ID
+    return bearer if member_id in ("", bearer.member_id) else Code.FENCED_INSTANCE_ID
 
 
 def remove(group: ConsumerGroup, member_ids: Iterable[str]) -> ConsumerGroup:
@@ -83,4 +101,7 @@ def woken(group: ConsumerGroup, settings: GroupSettings, now_ms: int) -> Consume
         )
         for key, member in group.members.items()
     }
-    return replace(group, members=members)
+    # Records of one decision survive together; should they ever not, epochs still only grow.
+    ahead = max((member.epoch for member in group.members.values()), default=0)
+    epoch = group.epoch if ahead <= group.epoch else ahead + 1
+    return replace(group, members=members, epoch=epoch)

@@ -1,0 +1,210 @@
+"""Committed offsets of groups: commit, fetch, delete."""
+
+from typing import TYPE_CHECKING, Any
+
+from headrace.errors import RetriableError
+from headrace.groups import Code
+from headrace.groups.events import OffsetCommitted
+from headrace.groups.offsets import Committer, delete_refusal
+from headrace.storage import Topic
+from headrace.wire import Api, Request, VersionRange
+
+if TYPE_CHECKING:
+    from headrace.broker.server import Broker
+
+__all__ = ["HANDLERS", "offset_commit", "offset_delete", "offset_fetch"]
+
+
+# --- commit -------------------------------------------------------------------------------------
+
+
+async def offset_commit(broker: "Broker", request: Request) -> dict[str, Any]:
+    """Stores the offsets that are valid; answers when they are on disk."""
+    body = request.body
+    by_id = request.api_version >= 10
+    accepted: list[OffsetCommitted] = []
+    codes: list[list[Code]] = []
+    for asked in body.topics:
+        topic = broker.topics.with_id(asked.topic_id) if by_id else broker.topics.named(asked.name)
+        missing = Code.UNKNOWN_TOPIC_ID if by_id else Code.UNKNOWN_TOPIC_OR_PARTITION
+        codes.append([])
+        for partition in asked.partitions:
+            code = missing if topic is None else _commit_problem(broker, topic, partition)
+            codes[-1].append(code)
+            if topic is not None and not code:
+                accepted.append(_committed(broker, request, topic, partition))
+    error = await _commit(broker, request, accepted)
+    return {
+        "topics": [
+            {**_topic_name(asked, by_id), "partitions": _outcomes(asked, found, error)}
+            for asked, found in zip(body.topics, codes, strict=True)
+        ]
+    }
+
+
+def _topic_name(asked: Any, by_id: bool) -> dict[str, Any]:
+    return {"topic_id": asked.topic_id} if by_id else {"name": asked.name}
+
+
+def _outcomes(asked: Any, codes: list[Code], error: Code) -> list[dict[str, Any]]:
+    return [
+        {"partition_index": partition.partition_index, "error_code": int(error or code)}
+        for partition, code in zip(asked.partitions, codes, strict=True)
+    ]
+
+
+def _commit_problem(broker: "Broker", topic: Topic, partition: Any) -> Code:
+    if not 0 <= partition.partition_index < len(topic.partitions):
+        return Code.UNKNOWN_TOPIC_OR_PARTITION
+    limit = broker.coordinator.settings.offset_metadata_max_bytes
+    if len((partition.committed_metadata or "").encode()) > limit:
+        return Code.OFFSET_METADATA_TOO_LARGE
+    return Code.NONE
+
+
+def _committed(broker: "Broker", request: Request, topic: Topic, partition: Any) -> OffsetCommitted:
+    now_ms = broker.clock.now_ms()
+    retention_ms = request.body.retention_time if request.api_version <= 4 else -1
+    return OffsetCommitted(
+        group_id=request.body.group_id,
+        topic=topic.name,
+        topic_id=topic.id,
+        partition=partition.partition_index,
+        offset=partition.committed_offset,
+        leader_epoch=partition.committed_leader_epoch if request.api_version >= 6 else -1,
+        metadata=partition.committed_metadata or "",
+        commit_ms=now_ms,
+        expire_ms=now_ms + retention_ms if retention_ms >= 0 else None,
+    )
+
+
+async def _commit(broker: "Broker", request: Request, offsets: list[OffsetCommitted]) -> Code:
+    body = request.body
+    who = Committer(
+        member_id=body.member_id,
+        instance_id=body.group_instance_id,
+        generation=body.generation_id_or_member_epoch,
+        knows_stale_epoch=request.api_version >= 9,
+    )
+    try:
+        return await broker.coordinator.commit(body.group_id, who, offsets)
+    except RetriableError:
+        return Code.COORDINATOR_NOT_AVAILABLE
+
+
+# --- fetch --------------------------------------------------------------------------------------
+
+
+async def offset_fetch(broker: "Broker", request: Request) -> dict[str, Any]:
+    """One group before version 8, any number since; no topics named means all that have offsets.
+
+    Offsets of open transactions do not exist yet, so every answer is stable.
+    """
+    body = request.body
+    version = request.api_version
+    if version >= 8:
+        return {"groups": [await _fetch_group(broker, group, version) for group in body.groups]}
+    code, offsets = await _offsets(broker, body.group_id, None, -1)
+    topics = _fetched(broker, body.topics, offsets, code, version)
+    return {"topics": topics, "error_code": int(code)}
+
+
+async def _offsets(
+    broker: "Broker", group_id: str, member_id: str | None, epoch: int
+) -> tuple[Code, dict[tuple[str, int], OffsetCommitted]]:
+    try:
+        return await broker.coordinator.fetch_offsets(group_id, member_id, epoch)
+    except RetriableError:
+        return Code.COORDINATOR_NOT_AVAILABLE, {}
+
+
+async def _fetch_group(broker: "Broker", group: Any, version: int) -> dict[str, Any]:
+    member_id = group.member_id if version >= 9 else None
+    epoch = group.member_epoch if version >= 9 else -1
+    code, offsets = await _offsets(broker, group.group_id, member_id, epoch)
+    topics = [] if code else _fetched(broker, group.topics, offsets, code, version)
+    return {"group_id": group.group_id, "topics": topics, "error_code": int(code)}
+
+
+def _fetched(
+    broker: "Broker",
+    asked: Any,
+    offsets: dict[tuple[str, int], OffsetCommitted],
+    code: Code,
+    version: int,
+) -> list[dict[str, Any]]:
+    if asked is None:
+        return _all(offsets, version)
+    # Before version 2 there is no other place for the group's error than the partitions.
+    error = code if version < 2 else Code.NONE
+    found = []
+    for topic in asked:
+        name: str | None = topic.name
+        if version >= 10:
+            known = broker.topics.with_id(topic.topic_id)
+            name = known.name if known is not None else None
+            error = Code.NONE if known is not None else Code.UNKNOWN_TOPIC_ID
+        partitions = [
+            _partition(index, offsets.get((name or "", index)), error) for index in topic.partition_indexes
+        ]
+        found.append({**_topic_name(topic, version >= 10), "partitions": partitions})
+    return found
+
+
+def _all(offsets: dict[tuple[str, int], OffsetCommitted], version: int) -> list[dict[str, Any]]:
+    topics: dict[Any, list[dict[str, Any]]] = {}
+    for (name, index), committed in sorted(offsets.items()):
+        key = committed.topic_id if version >= 10 else name
+        topics.setdefault(key, []).append(_partition(index, committed, Code.NONE))
+    field = "topic_id" if version >= 10 else "name"
+    return [{field: key, "partitions": partitions} for key, partitions in topics.items()]
+
+
+def _partition(index: int, committed: OffsetCommitted | None, error: Code) -> dict[str, Any]:
+    return {
+        "partition_index": index,
+        "committed_offset": -1 if committed is None else committed.offset,
+        "committed_leader_epoch": -1 if committed is None else committed.leader_epoch,
+        "metadata": "" if committed is None else committed.metadata,
+        "error_code": int(error),
+    }
+
+
+# --- delete -------------------------------------------------------------------------------------
+
+
+async def offset_delete(broker: "Broker", request: Request) -> dict[str, Any]:
+    """Forgets offsets of topics that nobody in the group reads."""
+    body = request.body
+    try:
+        entry = await broker.coordinator.entry(body.group_id)
+        if entry is None:
+            return {"error_code": int(Code.GROUP_ID_NOT_FOUND)}
+        refusals = {topic.name: delete_refusal(entry.group, topic.name) for topic in body.topics}
+        if Code.NON_EMPTY_GROUP in refusals.values():
+            return {"error_code": int(Code.NON_EMPTY_GROUP)}
+        going = [
+            (topic.name, partition.partition_index)
+            for topic in body.topics
+            if not refusals[topic.name]
+            for partition in topic.partitions
+        ]
+        error = await broker.coordinator.delete_offsets(body.group_id, going)
+    except RetriableError:
+        return {"error_code": int(Code.COORDINATOR_NOT_AVAILABLE)}
+    topics = [{"name": topic.name, "partitions": _deleted(topic, refusals)} for topic in body.topics]
+    return {"error_code": int(error), "topics": topics}
+
+
+def _deleted(topic: Any, refusals: dict[str, Code]) -> list[dict[str, Any]]:
+    return [
+        {"partition_index": partition.partition_index, "error_code": int(refusals[topic.name])}
+        for partition in topic.partitions
+    ]
+
+
+HANDLERS: dict[int, tuple[Any, VersionRange]] = {
+    Api.OFFSET_COMMIT: (offset_commit, VersionRange(2, 10)),
+    Api.OFFSET_FETCH: (offset_fetch, VersionRange(1, 10)),
+    Api.OFFSET_DELETE: (offset_delete, VersionRange(0, 0)),
+}

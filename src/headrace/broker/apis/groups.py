@@ -1,0 +1,235 @@
+"""Membership of groups: find the coordinator, join, sync, heartbeat, leave; both protocols."""
+
+from collections.abc import Awaitable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from headrace.broker.apis.committed_offsets import HANDLERS as OFFSET_HANDLERS
+from headrace.broker.apis.group_admin import HANDLERS as ADMIN_HANDLERS
+from headrace.broker.coordinator import new_member_id
+from headrace.errors import RetriableError
+from headrace.groups import Code
+from headrace.groups.classic import (
+    JoinReply,
+    JoinRequest,
+    LeaveRequest,
+    MemberRequest,
+    SyncReply,
+    SyncRequest,
+)
+from headrace.groups.consumer import ConsumerHeartbeat, ConsumerReply
+from headrace.groups.events import Partitions
+from headrace.wire import Api, Request, VersionRange
+
+if TYPE_CHECKING:
+    from headrace.broker.server import Broker
+
+__all__ = [
+    "HANDLERS",
+    "consumer_group_heartbeat",
+    "find_coordinator",
+    "heartbeat",
+    "join_group",
+    "leave_group",
+    "sync_group",
+]
+
+T = TypeVar("T")
+
+GROUP, TRANSACTION = 0, 1
+
+
+async def _or(attempt: Awaitable[T], unavailable: T) -> T:
+    """The reply, or the given one when it could not be made durable."""
+    try:
+        return await attempt
+    except RetriableError:
+        return unavailable
+
+
+# --- who coordinates ----------------------------------------------------------------------------
+
+
+async def find_coordinator(
+    broker: "Broker", request: Request, local_address: tuple[str, int] | None = None
+) -> dict[str, Any]:
+    """Always this broker, for groups and transactions alike."""
+    body = request.body
+    if request.api_version < 4:
+        return _coordinator(broker, body.key_type, local_address)
+    found = _coordinator(broker, body.key_type, local_address)
+    return {"coordinators": [{"key": key, **found} for key in body.coordinator_keys]}
+
+
+def _coordinator(broker: "Broker", key_type: int, local_address: tuple[str, int] | None) -> dict[str, Any]:
+    if key_type not in (GROUP, TRANSACTION):
+        message = f"there is no coordinator of type {key_type}; 0 is a group, 1 a transaction"
+        return {
+            "error_code": int(Code.INVALID_REQUEST),
+            "error_message": message,
+            "node_id": -1,
+            "host": "",
+            "port": -1,
+        }
+    host, port = broker.advertised(local_address or (broker.host, broker.port))
+    return {
+        "error_code": 0,
+        "error_message": None,
+        "node_id": broker.settings.node_id,
+        "host": host,
+        "port": port,
+    }
+
+
+# --- the classic protocol -----------------------------------------------------------------------
+
+
+async def join_group(broker: "Broker", request: Request) -> dict[str, Any]:
+    """Waits until the rebalance completes; version 4 and later first learn their member id."""
+    body = request.body
+    client_id = request.client_id or ""
+    rebalance_ms = body.rebalance_timeout if request.api_version >= 1 else body.session_timeout
+    wanted = JoinRequest(
+        ticket=0,
+        member_id=body.member_id,
+        new_member_id=new_member_id(body.group_instance_id or client_id),
+        instance_id=body.group_instance_id,
+        client_id=client_id,
+        client_host=f"/{request.client_host}",
+        session_timeout_ms=body.session_timeout,
+        rebalance_timeout_ms=max(rebalance_ms, 0),
+        protocol_type=body.protocol_type,
+        protocols=tuple((protocol.name, bytes(protocol.metadata)) for protocol in body.protocols),
+        knows_member_id_required=request.api_version >= 4,
+        knows_skip_assignment=request.api_version >= 9,
+    )
+    unavailable = JoinReply(error=Code.COORDINATOR_NOT_AVAILABLE, member_id=body.member_id)
+    reply = await _or(broker.coordinator.join(body.group_id, wanted), unavailable)
+    return _joined(reply, request.api_version)
+
+
+def _joined(reply: JoinReply, version: int) -> dict[str, Any]:
+    missing = "" if version < 7 else None
+    return {
+        "error_code": int(reply.error),
+        "generation_id": reply.generation,
+        "protocol_type": reply.protocol_type,
+        "protocol_name": missing if reply.protocol_name is None else reply.protocol_name,
+        "leader": reply.leader,
+        "skip_assignment": reply.skip_assignment,
+        "member_id": reply.member_id,
+        "members": [
+            {"member_id": member_id, "group_instance_id": instance_id, "metadata": metadata}
+            for member_id, instance_id, metadata in reply.members
+        ],
+    }
+
+
+def _member(body: Any) -> MemberRequest:
+    return MemberRequest(
+        member_id=body.member_id, generation=body.generation_id, instance_id=body.group_instance_id
+    )
+
+
+async def sync_group(broker: "Broker", request: Request) -> dict[str, Any]:
+    """Waits until the leader has brought the assignment."""
+    body = request.body
+    wanted = SyncRequest(
+        ticket=0,
+        member=_member(body),
+        protocol_type=body.protocol_type,
+        protocol_name=body.protocol_name,
+        assignments={given.member_id: bytes(given.assignment) for given in body.assignments},
+    )
+    unavailable = SyncReply(error=Code.COORDINATOR_NOT_AVAILABLE)
+    reply = await _or(broker.coordinator.sync(body.group_id, wanted), unavailable)
+    return {
+        "error_code": int(reply.error),
+        "protocol_type": reply.protocol_type,
+        "protocol_name": reply.protocol_name,
+        "assignment": reply.assignment,
+    }
+
+
+async def heartbeat(broker: "Broker", request: Request) -> dict[str, Any]:
+    """Keeps a member's session alive."""
+    attempt = broker.coordinator.heartbeat(request.body.group_id, _member(request.body))
+    return {"error_code": int(await _or(attempt, Code.COORDINATOR_NOT_AVAILABLE))}
+
+
+async def leave_group(broker: "Broker", request: Request) -> dict[str, Any]:
+    """One member before version 3, any number since."""
+    body = request.body
+    if request.api_version < 3:
+        leavers = [LeaveRequest(member_id=body.member_id)]
+    else:
+        leavers = [LeaveRequest(member_id=m.member_id, instance_id=m.group_instance_id) for m in body.members]
+    try:
+        codes = await broker.coordinator.leave(body.group_id, leavers)
+    except RetriableError:
+        return {"error_code": int(Code.COORDINATOR_NOT_AVAILABLE)}
+    if request.api_version < 3:
+        return {"error_code": int(codes[0])}
+    members = [
+        {"member_id": leaver.member_id, "group_instance_id": leaver.instance_id, "error_code": int(code)}
+        for leaver, code in zip(leavers, codes, strict=True)
+    ]
+    return {"error_code": 0, "members": members}
+
+
+# --- the server-side protocol -------------------------------------------------------------------
+
+
+async def consumer_group_heartbeat(broker: "Broker", request: Request) -> dict[str, Any]:
+    """Joins, stays, reconciles and leaves."""
+    body = request.body
+    names = body.subscribed_topic_names
+    wanted = ConsumerHeartbeat(
+        member_id=body.member_id,
+        epoch=body.member_epoch,
+        instance_id=body.instance_id,
+        rack_id=body.rack_id,
+        client_id=request.client_id or "",
+        client_host=f"/{request.client_host}",
+        rebalance_timeout_ms=body.rebalance_timeout,
+        topic_names=None if names is None else frozenset(names),
+        topic_regex=body.subscribed_topic_regex,
+        assignor=body.server_assignor,
+        owned=_owned(body.topic_partitions),
+        new_member_id=new_member_id(request.client_id or "") if request.api_version == 0 else None,
+    )
+    unavailable = ConsumerReply(error=Code.COORDINATOR_NOT_AVAILABLE, member_id=body.member_id)
+    reply = await _or(broker.coordinator.consumer_heartbeat(body.group_id, wanted), unavailable)
+    interval = broker.coordinator.settings.group_consumer_heartbeat_interval_ms
+    return {
+        "error_code": int(reply.error),
+        "error_message": reply.message,
+        "member_id": reply.member_id,
+        "member_epoch": reply.epoch,
+        "heartbeat_interval": 0 if reply.error else interval,
+        "assignment": None if reply.assignment is None else {"topic_partitions": _listed(reply.assignment)},
+    }
+
+
+def _owned(topics: Iterable[Any] | None) -> Partitions | None:
+    if topics is None:
+        return None
+    return frozenset((topic.topic_id, index) for topic in topics for index in topic.partitions)
+
+
+def _listed(partitions: Partitions) -> list[dict[str, Any]]:
+    topics: dict[Any, list[int]] = {}
+    for topic_id, index in sorted(partitions):
+        topics.setdefault(topic_id, []).append(index)
+    return [{"topic_id": topic_id, "partitions": indexes} for topic_id, indexes in topics.items()]
+
+
+HANDLERS: dict[int, tuple[Any, VersionRange]] = {
+    Api.FIND_COORDINATOR: (find_coordinator, VersionRange(0, 6)),
+    Api.JOIN_GROUP: (join_group, VersionRange(0, 9)),
+    Api.SYNC_GROUP: (sync_group, VersionRange(0, 5)),
+    Api.HEARTBEAT: (heartbeat, VersionRange(0, 4)),
+    Api.LEAVE_GROUP: (leave_group, VersionRange(0, 5)),
+    Api.CONSUMER_GROUP_HEARTBEAT: (consumer_group_heartbeat, VersionRange(0, 1)),
+    **OFFSET_HANDLERS,
+    **ADMIN_HANDLERS,
+}
