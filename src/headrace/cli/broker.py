@@ -49,7 +49,9 @@ def _announce(output: Output, broker: Broker) -> None:
     host = f"[{broker.host}]" if ":" in broker.host else broker.host
     address, data, pid = f"{host}:{broker.port}", os.path.realpath(broker.settings.data), os.getpid()
     if output.as_json:
-        output.line({"listening": address, "data": data, "pid": pid})
+        output.line(
+            {"listening": address, "host": broker.host, "port": broker.port, "data": data, "pid": pid}
+        )
     else:
         output.write(f"listening on {address}, data in {data}, pid {pid}")
 

@@ -16,12 +16,23 @@ from confluent_kafka.admin import AdminClient
 
 from headrace.cli.failures import UnreachableError, UsageFaultError
 
-__all__ = ["ANSWER_TIMEOUT_S", "addresses", "admin", "kafka", "producer", "reader", "require_listener"]
+__all__ = [
+    "ANSWER_TIMEOUT_S",
+    "FIRST_ANSWER_TIMEOUT_S",
+    "addresses",
+    "admin",
+    "kafka",
+    "producer",
+    "reader",
+    "require_listener",
+]
 
 # The vocabulary of admin requests, which the library does not export to type checkers.
 kafka: Any = kafka_admin
 
 CONNECT_TIMEOUT_S = 3.0
+# A broker that listens tells its topics in milliseconds; what does not, speaks another protocol.
+FIRST_ANSWER_TIMEOUT_S = 8.0
 ANSWER_TIMEOUT_S = 20.0
 
 OnError = Callable[[KafkaError], None]

@@ -44,7 +44,7 @@ def list_command(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False
 
 @app.command("describe")
 def describe(group: GroupName, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
-    """Show a group's members, assignments, and lag in records and seconds."""
+    """Show a group's members and its lag in records and seconds."""
     log = Log(admin(bootstrap), bootstrap)
     description = describe_group(log, group)
     offsets = committed_offsets(log, group)

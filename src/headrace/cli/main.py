@@ -17,7 +17,7 @@ from headrace.cli import demo, groups, produce, tail, topics
 from headrace.cli.failures import ExitCode, exit_code
 from headrace.cli.lazy import LazyGroup
 from headrace.cli.options import Invocation
-from headrace.cli.output import Output
+from headrace.cli.output import Output, ReaderGoneError
 from headrace.errors import HeadraceError
 
 __all__ = ["app", "main", "run"]
@@ -77,7 +77,7 @@ def run(arguments: Sequence[str]) -> int:
         return _fail(invocation, str(error), exit_code(error))
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
-    except BrokenPipeError:
+    except ReaderGoneError:
         return _close_pipe()
     except OSError as error:
         return _fail(

@@ -11,10 +11,14 @@ from typing import Any
 
 from headrace.cli.values import escape
 
-__all__ = ["Output", "cell", "table_text"]
+__all__ = ["Output", "ReaderGoneError", "cell", "table_text"]
 
 Data = dict[str, Any]
 UNKNOWN = "–"  # noqa: RUF001 - a dash for a reader, not an operator
+
+
+class ReaderGoneError(Exception):
+    """Whoever read our output has left; there is nobody to tell, and nothing more to do."""
 
 
 class Output:
@@ -32,9 +36,16 @@ class Output:
         self.write(json.dumps(data))
 
     def write(self, text: str) -> None:
-        """A line to stdout, at once."""
-        sys.stdout.write(text + "\n")
-        sys.stdout.flush()
+        """A line to stdout, at once; raises ReaderGoneError when nobody reads it any more."""
+        self.write_bytes(text.encode(errors="backslashreplace") + b"\n")
+
+    def write_bytes(self, data: bytes) -> None:
+        """Bytes to stdout as they are, at once."""
+        try:
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+        except BrokenPipeError as error:
+            raise ReaderGoneError from error
 
     def note(self, text: str) -> None:
         """Something the user should know that is no result."""

@@ -6,7 +6,7 @@ from typing import Any
 from confluent_kafka import IsolationLevel, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from headrace.cli.connection import ANSWER_TIMEOUT_S, kafka
+from headrace.cli.connection import ANSWER_TIMEOUT_S, FIRST_ANSWER_TIMEOUT_S, kafka
 from headrace.cli.failures import explained
 from headrace.cli.positions import Bounds, Kind, Position
 from headrace.errors import RequestError
@@ -26,7 +26,7 @@ class Log:
     def cluster(self) -> Any:
         """Brokers and topics. Always asks for all topics: asking for one by name may create it."""
         with explained("listing topics", self.bootstrap):
-            return self.client.list_topics(timeout=ANSWER_TIMEOUT_S)
+            return self.client.list_topics(timeout=FIRST_ANSWER_TIMEOUT_S)
 
     def topic(self, name: str) -> Any:
         """One topic's partitions; raises RequestError when there is none of that name."""

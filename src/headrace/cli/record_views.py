@@ -46,8 +46,7 @@ class RecordPrinter:
         if sys.stdout.isatty():
             self.output.write(escape(value.decode(errors="backslashreplace"), keep="\t"))
         else:
-            sys.stdout.buffer.write(value + b"\n")
-            sys.stdout.buffer.flush()
+            self.output.write_bytes(value + b"\n")
 
 
 def render_record(record: ReadRecord, *, styled: bool = False) -> str:

@@ -81,7 +81,7 @@ def parse_json_line(line: bytes) -> InputRecord:
         key=_payload("key", fields.get("key"), fields.get("key_encoding")),
         value=_payload("value", fields.get("value"), fields.get("value_encoding")),
         headers=_headers(fields.get("headers")),
-        timestamp_ms=_number("timestamp_ms", fields.get("timestamp_ms")),
+        timestamp_ms=_timestamp(fields.get("timestamp_ms")),
         partition=_number("partition", fields.get("partition")),
     )
 
@@ -102,10 +102,18 @@ def _number(name: str, given: Any) -> int | None:
     if given is None:
         return None
     if isinstance(given, bool) or not isinstance(given, int) or given < 0:
-        if name == "timestamp_ms" and given == -1:
-            return None
         raise RequestError(f"{name}: {given!r} is not a whole number of 0 or more")
     return given
+
+
+def _timestamp(given: Any) -> int | None:
+    if given == -1:
+        return None
+    timestamp_ms = _number("timestamp_ms", given)
+    if timestamp_ms == 0:
+        # The client library would silently stamp the record with the time of day.
+        raise RequestError("timestamp_ms: 0 cannot be sent; write 1 or more, or leave it out")
+    return timestamp_ms
 
 
 def _headers(given: Any) -> Headers:

@@ -110,7 +110,7 @@ def describe(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
 ) -> None:
-    """Show a topic's partitions, offsets, size and configuration."""
+    """Show a topic's partitions, sizes and configuration."""
     log = Log(admin(bootstrap), bootstrap)
     metadata = log.topic(topic)
     each = log.partitions(topic)

@@ -44,7 +44,12 @@ def test_text_is_found_beside_bytes_that_are_no_text():
 
 def test_times_include_the_beginning_and_exclude_the_end():
     wanted = Filter(since_ms=1_000, before_ms=2_000)
-    assert [passes(wanted, timestamp_ms=at) for at in (999, 1_000, 1_999, 2_000)] == [False, True, True, False]
+    assert [passes(wanted, timestamp_ms=at) for at in (999, 1_000, 1_999, 2_000)] == [
+        False,
+        True,
+        True,
+        False,
+    ]
 
 
 def test_every_condition_must_be_met():

@@ -22,7 +22,9 @@ def answer(*directories):
 
 
 def test_sizes_of_all_directories_are_read():
-    data = answer(("/a", {"orders": [(0, 10, False), (1, 20, False)]}), ("/b", {"clicks": [(0, 2**40, False)]}))
+    data = answer(
+        ("/a", {"orders": [(0, 10, False), (1, 20, False)]}), ("/b", {"clicks": [(0, 2**40, False)]})
+    )
     assert decode_sizes(data) == {("orders", 0): 10, ("orders", 1): 20, ("clicks", 0): 2**40}
 
 

@@ -16,7 +16,7 @@ records = st.builds(
     topic=st.just("orders"),
     partition=st.integers(0, 100),
     offset=st.integers(0, 2**62),
-    timestamp_ms=st.integers(0, 2**50),
+    timestamp_ms=st.integers(1, 2**50),
     timestamp_type=st.sampled_from(["create", "append"]),
     key=payloads,
     value=payloads,
@@ -38,7 +38,14 @@ def test_what_tail_prints_produce_sends_again_byte_for_byte(record):
 
 def test_a_record_without_timestamp_is_printed_and_sent_without_one():
     read = ReadRecord(
-        topic="t", partition=0, offset=0, timestamp_ms=-1, timestamp_type="create", key=None, value=b"", headers=()
+        topic="t",
+        partition=0,
+        offset=0,
+        timestamp_ms=-1,
+        timestamp_type="create",
+        key=None,
+        value=b"",
+        headers=(),
     )
     printed = record_to_json(read)
     assert printed["timestamp"] is None
@@ -75,6 +82,7 @@ def test_headers_may_be_an_object():
         (b'{"partition": -1}', "partition"),
         (b'{"partition": true}', "partition"),
         (b'{"timestamp_ms": 1.5}', "timestamp_ms"),
+        (b'{"timestamp_ms": 0}', "timestamp_ms: 0 cannot be sent"),
         (b'{"key": "zz", "key_encoding": "hex"}', "key"),
         (b'{"value": "x", "value_encoding": "base64"}', "neither text nor hex"),
         (b'{"value": "\\ud800"}', "value"),

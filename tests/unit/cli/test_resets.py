@@ -54,7 +54,11 @@ def test_a_move_says_how_many_records_are_read_again_or_skipped():
 
 
 def test_exactly_one_target_must_be_given():
-    for given in ((None, None, False, False, None), (1, None, True, False, None), (None, "-2h", False, False, 3)):
+    for given in (
+        (None, None, False, False, None),
+        (1, None, True, False, None),
+        (None, "-2h", False, False, 3),
+    ):
         with pytest.raises(UsageFaultError, match="exactly one"):
             parse_target(*given, now_ms=0)
 

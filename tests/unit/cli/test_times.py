@@ -46,7 +46,15 @@ def test_a_time_beyond_the_calendar_is_shown_as_milliseconds():
 
 @pytest.mark.parametrize(
     ("seconds", "expected"),
-    [(0, "0s"), (0.25, "0.25s"), (9.994, "9.99s"), (41.2, "41s"), (61, "1m 1s"), (3600, "1h 0m"), (90_061, "1d 1h")],
+    [
+        (0, "0s"),
+        (0.25, "0.25s"),
+        (9.994, "9.99s"),
+        (41.2, "41s"),
+        (61, "1m 1s"),
+        (3600, "1h 0m"),
+        (90_061, "1d 1h"),
+    ],
 )
 def test_a_span_is_shown_in_its_two_largest_units(seconds, expected):
     assert format_span(seconds) == expected

@@ -57,7 +57,9 @@ def test_json_is_indented_with_its_own_tokens():
     )
 
 
-@pytest.mark.parametrize("text", ["12", '"text"', "null", "{broken", "[NaN]", "", "[" * 100_000, "[" * 50 + "]" * 50])
+@pytest.mark.parametrize(
+    "text", ["12", '"text"', "null", "{broken", "[NaN]", "", "[" * 100_000, "[" * 50 + "]" * 50]
+)
 def test_what_is_no_json_document_or_too_deep_to_read_stays_as_it_is(text):
     assert indent_json(text) is None
 
