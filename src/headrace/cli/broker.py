@@ -83,8 +83,10 @@ def _flags(settings: type) -> list[tuple[str, Any, Any, str]]:
 def _parameter(name: str, hint: Any, default: Any, help_: str) -> inspect.Parameter:
     flag = "--" + name.replace("_", "-")
     names = f"{flag}/--no-{flag[2:]}" if hint is bool else flag
-    shown = str(default).lower() if isinstance(default, bool) else default
-    option = typer.Option(names, help=help_, show_default=str(shown) if shown != "" else False)
+    metavar = {str: "TEXT", int: "N", float: "N"}.get(hint)
+    shown = str(default).lower() if isinstance(default, bool) else str(default)
+    text = f"{help_}  [default: {shown}]" if shown else help_
+    option = typer.Option(names, help=text, metavar=metavar, show_default=False)
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[hint | None, option]
     )

@@ -1,0 +1,78 @@
+"""`headrace broker`: starting, announcing, stopping, refusing."""
+
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+COMMAND = [sys.executable, "-m", "headrace", "broker", "--listen", "127.0.0.1:0"]
+
+
+@pytest.fixture
+def start(tmp_path):
+    processes = []
+
+    def run(*arguments):
+        command = [*COMMAND, "--data", str(tmp_path / "log"), *arguments]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        processes.append(process)
+        return process
+
+    yield run
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def test_it_announces_where_it_listens_in_one_line(start, tmp_path):
+    process = start()
+    line = process.stdout.readline()
+    assert line.startswith("listening on 127.0.0.1:")
+    assert line.endswith(f"data in {(tmp_path / 'log').resolve()}, pid {process.pid}\n")
+
+
+def test_a_client_can_connect_as_soon_as_it_is_announced(start, tmp_path):
+    process = start("--json")
+    said = json.loads(process.stdout.readline())
+    assert said == {
+        "listening": f"127.0.0.1:{said['port']}",
+        "host": "127.0.0.1",
+        "port": said["port"],
+        "data": str((tmp_path / "log").resolve()),
+        "pid": process.pid,
+    }
+    assert AdminClient({"bootstrap.servers": said["listening"]}).list_topics(timeout=20).brokers
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_it_cleanly(start, how):
+    process = start()
+    process.stdout.readline()
+    process.send_signal(how)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out, err) == (0, "", "")
+
+
+def test_a_second_broker_on_the_same_data_is_refused_in_one_line(start):
+    first = start()
+    first.stdout.readline()
+    second = start("--json")
+    out, err = second.communicate(timeout=30)
+    assert second.returncode == 2
+    assert out == ""
+    assert err.count("\n") == 1
+    assert "error" in json.loads(err)
+    assert first.poll() is None
+
+
+def test_settings_come_from_flags_and_from_the_environment(start, monkeypatch):
+    monkeypatch.setenv("HEADRACE_NODE_ID", "7")
+    process = start("--json", "--default-partitions", "3")
+    bootstrap = json.loads(process.stdout.readline())["listening"]
+    assert list(AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=20).brokers) == [7]
+    made = [sys.executable, "-m", "headrace", "topics", "create", "t", "--json", "--bootstrap", bootstrap]
+    done = subprocess.run(made, capture_output=True, text=True, timeout=60)
+    assert json.loads(done.stdout)["partitions"] == 3
