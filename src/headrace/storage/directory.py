@@ -150,21 +150,27 @@ class DataDirectory:
         given = dict(overrides or {})
         with self._lock, _disk_errors(self.path):
             _check_new_topic(name, partitions, self._topics)
-            config = TopicConfig.from_overrides(given)
+            TopicConfig.from_overrides(given)
             topic_id, root = uuid4(), self.path / "topics"
             draft, path = root / f".new-{topic_id}", root / str(topic_id)
             try:
                 self._build(draft, name, partitions, given)
                 self._disk.rename(draft, path)
                 self._disk.sync_directory(root)
+                topic = self._open_topic(path)
             except OSError:
-                with contextlib.suppress(OSError):
-                    self._disk.remove_tree(draft)
+                self._undo_creation(draft, path)
                 raise
-            topic = self._open_topic(path)
-            topic.config = config
             self._publish({**self._topics, name: topic})
             return topic
+
+    def _undo_creation(self, draft: Path, path: Path) -> None:
+        """As far as the disk allows; what is left is removed at the next open."""
+        with contextlib.suppress(OSError):
+            if self._disk.exists(path):
+                self._disk.rename(path, draft)
+                self._disk.sync_directory(path.parent)
+            self._disk.remove_tree(draft)
 
     def _build(self, path: Path, name: str, partitions: int, overrides: dict[str, str]) -> None:
         self._disk.mkdir(path)
@@ -191,7 +197,7 @@ class DataDirectory:
             topic = self._topic(name)
             if not len(topic.partitions) < total <= _MAX_PARTITIONS:
                 raise RequestError(
-                    f"{name} has {len(topic.partitions)} partitions; ask for more, and at most {_MAX_PARTITIONS}",
+                    f"{name} has {len(topic.partitions)} partitions; give more, at most {_MAX_PARTITIONS}",
                     code=_INVALID_PARTITIONS,
                 )
             for number in range(len(topic.partitions), total):

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from headrace.errors import CorruptionError
+from headrace.errors import CorruptionError, DiskError
 from headrace.records import BatchVerifier
 
 if TYPE_CHECKING:
@@ -49,14 +49,18 @@ class Extent:
 
         Raises CorruptionError at the first batch that fails its check, after
         recording the damage in the log: the bytes of that batch in this chunk are
-        not returned, and whoever passed on earlier ones must break off.
+        not returned, and whoever passed on earlier ones must break off. DiskError
+        if the disk cannot read.
         """
         size = min(max_bytes, self._end - self._position)
         if size <= 0:
             return b""
         disk = self._reader.files.disk
         read = disk.pread if wait else disk.pread_nowait
-        chunk = read(self._fd, size, self._position)
+        try:
+            chunk = read(self._fd, size, self._position)
+        except OSError as error:
+            raise DiskError(f"{self._segment.path}: cannot be read: {error}; check the disk") from error
         if chunk is None:
             return None
         try:

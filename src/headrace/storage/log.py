@@ -15,7 +15,7 @@ from headrace.storage.disk import Disk, is_full
 from headrace.storage.extent import Extent
 from headrace.storage.files import Files
 from headrace.storage.log_start import write_log_start
-from headrace.storage.reader import LogReader
+from headrace.storage.reader import LogReader, out_of_range
 from headrace.storage.recovery import TornTail, recover
 from headrace.storage.retention import surplus
 from headrace.storage.segment import Segment
@@ -242,13 +242,11 @@ class PartitionLog:
         """
         reached = self.high_watermark
         if not self.start_offset <= offset <= self.end_offset:
-            raise RequestError(
-                f"offset {offset} is outside the log, which holds {self.start_offset} to {self.end_offset}",
-                code=_OFFSET_OUT_OF_RANGE,
-            )
+            raise out_of_range(offset, self.start_offset, self.end_offset)
         if offset >= reached:
             return None
-        return self._reader.extent(offset, max_bytes, wait=wait)
+        with _reading(self.path):
+            return self._reader.extent(offset, max_bytes, wait=wait)
 
     def read(self, offset: int, max_bytes: int) -> bytes:
         """Verified whole batches from the one holding `offset`, at least one if there is any."""
@@ -260,11 +258,22 @@ class PartitionLog:
 
     def offset_for_time(self, timestamp_ms: int) -> TimedOffset | None:
         """The first record, by offset, with this timestamp or a later one."""
-        return find_time(self._reader, timestamp_ms, self.start_offset)
+        return self._search(lambda: find_time(self._reader, timestamp_ms, self.start_offset))
 
     def largest_timestamp(self) -> TimedOffset | None:
         """The first record that bears the largest timestamp in the log."""
-        return find_largest_timestamp(self._reader, self.start_offset)
+        return self._search(lambda: find_largest_timestamp(self._reader, self.start_offset))
+
+    def _search(self, search: Callable[[], TimedOffset | None]) -> TimedOffset | None:
+        """Begins anew when retention or compaction removes a file in the midst of it."""
+        while True:
+            segments = self._reader.segments
+            try:
+                with _reading(self.path):
+                    return search()
+            except DiskError as error:
+                if segments is self._reader.segments or not isinstance(error.__cause__, FileNotFoundError):
+                    raise
 
     # -- deleting
 
@@ -386,3 +395,13 @@ class PartitionLog:
         for segment in self._reader.segments:
             self._reader.files.indexes.drop(segment)
             self._reader.files.forget(segment.file)
+
+
+@contextlib.contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except BlockingIOError:
+        raise
+    except OSError as error:
+        raise DiskError(f"{path}: cannot be read: {error}; check the disk") from error

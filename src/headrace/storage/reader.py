@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from headrace.errors import DiskError, RequestError
 from headrace.records import BATCH_OVERHEAD_BYTES, HEADER_BYTES
 from headrace.storage.damage import Damage, save_damage
 from headrace.storage.extent import Extent
@@ -28,6 +29,8 @@ from headrace.storage.segment import Segment
 __all__ = ["BatchPlace", "LogReader", "Tail"]
 
 logger = logging.getLogger("headrace.storage")
+
+_OFFSET_OUT_OF_RANGE = 1
 
 _WALK_BYTES = 32 * 1024
 _FIELDS = struct.Struct(">qiibIhiqq")
@@ -100,18 +103,20 @@ class LogReader:
         while True:
             segments = self.segments
             rank = bisect_right(segments, offset, key=_base_offset) - 1
+            if rank < 0:  # retention was faster
+                raise out_of_range(offset, segments[0].base_offset, self.synced_end())
             try:
-                return self._extent_in(segments, max(rank, 0), offset, max_bytes, wait)
-            except FileNotFoundError:
-                # Retention or compaction removed the file after we looked: look again.
+                return self._extent_in(segments[rank:], offset, max_bytes, wait)
+            except FileNotFoundError as error:
                 if segments is self.segments:
-                    raise
+                    raise DiskError(f"{error.filename} is gone; restore it from a copy") from error
+                # Retention or compaction removed the file after we looked: look again.
 
     def _extent_in(
-        self, segments: tuple[Segment, ...], rank: int, offset: int, max_bytes: int, wait: bool
+        self, segments: tuple[Segment, ...], offset: int, max_bytes: int, wait: bool
     ) -> Extent | None:
-        for segment in segments[rank:]:
-            if segment.size_bytes == 0:
+        for segment in segments:
+            if segment.size_bytes == 0 and (segment.compacted or segment is segments[-1]):
                 continue
             fd = self.files.pin(segment.file)
             try:
@@ -143,19 +148,33 @@ class LogReader:
                 return self._place_in_tail(tail, rank - 1)
         for _ in range(3):
             try:
-                start, position = self.index(segment, fd, wait=wait).floor(offset)
-                for place in self.walk(segment, fd, start, position, wait=wait):
-                    if isinstance(place, Damage):
-                        if offset < place.next_offset:
-                            raise place.error()
-                    elif offset < place.next_offset:
-                        return place
-                return None
+                return self._find_by_index(segment, fd, offset, wait)
             except _Misplaced:
                 if not wait:
                     raise BlockingIOError("the segment must be examined first") from None
                 self.examine(segment, fd)
         raise RuntimeError(f"{segment.path}: an index rebuilt from the segment does not fit it")
+
+    def _find_by_index(self, segment: Segment, fd: int, offset: int, wait: bool) -> BatchPlace | None:
+        following, position = self.index(segment, fd, wait=wait).floor(offset)
+        for place in self.walk(segment, fd, following, position, wait=wait):
+            following = place.next_offset
+            if offset < following:
+                if isinstance(place, Damage):
+                    raise place.error()
+                return place
+        self._check_complete(segment, following)
+        return None
+
+    def _check_complete(self, segment: Segment, next_offset: int) -> None:
+        """A sealed segment reaches to the next one, unless compaction made it or its end was cut off."""
+        if segment.compacted or segment is self.segments[-1]:
+            return
+        limit, size = self._offset_after(segment), segment.size_bytes
+        if next_offset < limit:
+            damage = Damage(segment.path, size, size, next_offset, limit)
+            self.record([damage])
+            raise damage.error()
 
     def _place_in_tail(self, tail: Tail, rank: int) -> BatchPlace:
         positions, offsets = tail.positions, tail.offsets
@@ -347,6 +366,12 @@ class LogReader:
                 logger.error("%s", damage.error())
             with contextlib.suppress(OSError):  # it is found again when it is read again
                 save_damage(self.files.disk, self.directory / "damage", self.damage)
+
+
+def out_of_range(offset: int, start: int, end: int) -> RequestError:
+    return RequestError(
+        f"offset {offset} is outside the log, which holds {start} to {end}", code=_OFFSET_OUT_OF_RANGE
+    )
 
 
 def _base_offset(segment: Segment) -> int:

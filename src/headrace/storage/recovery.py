@@ -9,7 +9,6 @@ there could take acknowledged records along, so it is kept and reported.
 
 import contextlib
 import logging
-import re
 from typing import NamedTuple
 
 from headrace.storage.checkpoint import Checkpoint, read_checkpoint
@@ -24,7 +23,6 @@ __all__ = ["Recovered", "TornTail", "create_segment", "recover"]
 
 logger = logging.getLogger("headrace.storage")
 
-_LEFTOVER = re.compile(r".*\.tmp")
 _OFFSET_SPAN = 2**31
 
 
@@ -52,7 +50,7 @@ def recover(reader: LogReader) -> Recovered:
     disk, directory = reader.files.disk, reader.directory
     sizes = disk.list(directory)
     segments, replaced = segments_in(directory, sizes)
-    for name in [*replaced, *filter(_LEFTOVER.fullmatch, sizes)]:
+    for name in [*replaced, *_leftovers(sizes, segments)]:
         with contextlib.suppress(FileNotFoundError):
             disk.unlink(directory / name)
     checkpoint = read_checkpoint(disk, directory / "checkpoint")
@@ -64,6 +62,14 @@ def recover(reader: LogReader) -> Recovered:
     _ensure_active(reader, max(log_start, checkpoint.next_offset if checkpoint else 0))
     state = _recover_active(reader, checkpoint)
     return state._replace(start_offset=max(log_start, reader.segments[0].base_offset))
+
+
+def _leftovers(sizes: dict[str, int], segments: list[Segment]) -> list[str]:
+    """Drafts that a crash left, and indexes of segments that are gone."""
+    indexes = {segment.index_path.name for segment in segments}
+    return [
+        name for name in sizes if name.endswith(".tmp") or (name.endswith(".index") and name not in indexes)
+    ]
 
 
 def _without_deleted(reader: LogReader, segments: list[Segment], log_start: int) -> list[Segment]:

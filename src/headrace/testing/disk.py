@@ -81,7 +81,7 @@ class SimulatedDisk(Disk):
         self.log.append(what)
 
     def after_power_cut(self, rng: random.Random | None = None) -> "SimulatedDisk":
-        """What a power cut leaves: synced bytes and names, and of the rest an arbitrary part (`rng`) or none."""
+        """What a power cut leaves: what was synced, and of the rest an arbitrary part (`rng`) or none."""
         disk = SimulatedDisk()
         disk._root = _survivor(self._root, rng)
         return disk
@@ -225,7 +225,7 @@ class SimulatedDisk(Disk):
     def unlink(self, path: Path) -> None:
         self._file(path)
         self._step(f"unlink {path.name}")
-        self._directory(path.parent).change(lambda entries: entries.pop(path.name, None) and None)
+        self._directory(path.parent).change(_unlinking(path.name))
 
     def list(self, path: Path) -> dict[str, int]:
         entries = self._directory(path).entries
@@ -257,7 +257,7 @@ class SimulatedDisk(Disk):
             else:
                 self.unlink(path / name)
         self._step(f"rmdir {path.name}")
-        self._directory(path.parent).change(lambda entries: entries.pop(path.name, None) and None)
+        self._directory(path.parent).change(_unlinking(path.name))
 
     # -- tampering
 
@@ -277,6 +277,13 @@ class SimulatedDisk(Disk):
 
 def _linking(name: str, node: _File | _Directory) -> Callable[[dict[str, _File | _Directory]], None]:
     return lambda entries: entries.__setitem__(name, node)
+
+
+def _unlinking(name: str) -> Callable[[dict[str, _File | _Directory]], None]:
+    def operation(entries: dict[str, _File | _Directory]) -> None:
+        entries.pop(name, None)
+
+    return operation
 
 
 def _files(directory: _Directory) -> Iterable[_File]:
