@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from headrace.groups.classic.rebalance import Step, close_join, maybe_close_join, remove
 from headrace.groups.classic.state import ClassicGroup, ClassicState
+from headrace.groups.decision import Decision
 from headrace.groups.settings import GroupSettings
 
 __all__ = ["expire", "next_deadline_ms", "woken"]
@@ -39,7 +40,7 @@ def woken(group: ClassicGroup, now_ms: int) -> ClassicGroup:
 def expire(group: ClassicGroup, settings: GroupSettings, now_ms: int) -> Step:
     """Remove who is overdue, and end the phases that are."""
     pending = {key: deadline for key, deadline in group.pending.items() if deadline > now_ms}
-    step = Step(group=replace(group, pending=pending))
+    step = Decision(group=replace(group, pending=pending))
     overdue = [
         key
         for key, member in group.members.items()

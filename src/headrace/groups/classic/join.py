@@ -6,6 +6,7 @@ from headrace.groups.classic.messages import JoinReply, JoinRequest
 from headrace.groups.classic.rebalance import Step, joined_reply, park_join, prepare, refuse_waiting
 from headrace.groups.classic.state import ClassicGroup, ClassicMember, ClassicState, saved, subscribed_topics
 from headrace.groups.codes import Code
+from headrace.groups.decision import Decision
 from headrace.groups.settings import GroupSettings
 
 __all__ = ["join", "wrong_member"]
@@ -58,7 +59,7 @@ def wrong_member(group: ClassicGroup, member_id: str, instance_id: str | None) -
 
 
 def _refuse(group: ClassicGroup, error: Code, member_id: str) -> Step:
-    return Step(group=group, reply=JoinReply(error=error, member_id=member_id))
+    return Decision(group=group, reply=JoinReply(error=error, member_id=member_id))
 
 
 def _join_new(group: ClassicGroup, request: JoinRequest, settings: GroupSettings, now_ms: int) -> Step:
@@ -90,7 +91,7 @@ def _add(
         session_deadline_ms=now_ms + request.session_timeout_ms,
     )
     group = replace(group.with_member(member), leader=group.leader or member_id)
-    step = prepare(Step(group=group), settings, now_ms)
+    step = prepare(Decision(group=group), settings, now_ms)
     step = replace(step, group=replace(step.group, newcomer=True))
     return park_join(step, member, request.ticket, settings, now_ms)
 
@@ -114,12 +115,12 @@ def _rejoin(
     must_assign = group.state is ClassicState.STABLE and group.leader == member.member_id
     if group.state is ClassicState.PREPARING or not unchanged or must_assign:
         return park_join(
-            Step(group=group), _updated(member, request, now_ms), request.ticket, settings, now_ms
+            Decision(group=group), _updated(member, request, now_ms), request.ticket, settings, now_ms
         )
     # Its answer was lost, or it wants to know what it already has: the generation goes on.
     touched = replace(member, session_deadline_ms=now_ms + member.session_timeout_ms)
     group = group.with_member(touched)
-    return Step(group=group, reply=joined_reply(group, member.member_id))
+    return Decision(group=group, reply=joined_reply(group, member.member_id))
 
 
 def _replace_static(
@@ -135,8 +136,8 @@ def _replace_static(
     after = replace(group, members={**members, new.member_id: new}, leader=leader)
     if group.state is ClassicState.STABLE and _same_subscription(after, old, new):
         reply = _replaced_reply(after, old, new, skips=request.knows_skip_assignment, was_leader=group.leader)
-        return Step(group=after, events=(saved(after),), answers=fenced, reply=reply)
-    return park_join(Step(group=after, answers=fenced), new, request.ticket, settings, now_ms)
+        return Decision(group=after, events=(saved(after),), answers=fenced, reply=reply)
+    return park_join(Decision(group=after, answers=fenced), new, request.ticket, settings, now_ms)
 
 
 def _same_subscription(after: ClassicGroup, old: ClassicMember, new: ClassicMember) -> bool:

@@ -8,7 +8,7 @@ from headrace.groups.classic.messages import LeaveRequest, MemberRequest, SyncRe
 from headrace.groups.classic.rebalance import Step, maybe_close_join, refuse_waiting, remove
 from headrace.groups.classic.state import ClassicGroup, ClassicMember, ClassicState, saved
 from headrace.groups.codes import Code
-from headrace.groups.decision import Answer
+from headrace.groups.decision import Answer, Decision
 from headrace.groups.settings import GroupSettings
 
 __all__ = ["heartbeat", "leave", "sync", "touch"]
@@ -18,10 +18,10 @@ def heartbeat(group: ClassicGroup, request: MemberRequest, now_ms: int) -> Step:
     """Keeps the member's session alive and tells it whether to rejoin; the reply is a Code."""
     error = _stale(group, request)
     if error:
-        return Step(group=group, reply=error)
+        return Decision(group=group, reply=error)
     rebalancing = group.state is ClassicState.PREPARING
     reply = Code.REBALANCE_IN_PROGRESS if rebalancing else Code.NONE
-    return Step(group=touch(group, request.member_id, now_ms), reply=reply)
+    return Decision(group=touch(group, request.member_id, now_ms), reply=reply)
 
 
 def touch(group: ClassicGroup, member_id: str, now_ms: int) -> ClassicGroup:
@@ -43,15 +43,15 @@ def sync(group: ClassicGroup, request: SyncRequest, now_ms: int) -> Step:
     """Gives the member its assignment, once the leader has brought it."""
     error = _sync_refusal(group, request)
     if error:
-        return Step(group=group, reply=SyncReply(error=error))
+        return Decision(group=group, reply=SyncReply(error=error))
     group = touch(group, request.member.member_id, now_ms)
     member = group.members[request.member.member_id]
     if group.state is ClassicState.STABLE:
         group = group.with_member(replace(member, synced=True))
-        return Step(group=group, reply=_sync_reply(group, member))
+        return Decision(group=group, reply=_sync_reply(group, member))
     superseded = refuse_waiting(member, Code.REBALANCE_IN_PROGRESS)
     parked = group.with_member(replace(member, sync_ticket=request.ticket, synced=True))
-    step = Step(group=parked, answers=superseded)
+    step = Decision(group=parked, answers=superseded)
     return _assign(step, request, now_ms) if member.member_id == group.leader else step
 
 
@@ -115,7 +115,7 @@ def leave(
         elif member_id is not None:
             going[member_id] = None
         codes.append(code)
-    step = Step(group=replace(group, pending=pending), reply=tuple(codes))
+    step = Decision(group=replace(group, pending=pending), reply=tuple(codes))
     if going:
         return remove(step, going, settings, now_ms)
     return maybe_close_join(step, now_ms)

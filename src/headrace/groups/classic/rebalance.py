@@ -10,6 +10,7 @@ Each function takes a decision under way and returns it carried on.
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import TypeAlias
 
 from headrace.groups.classic.messages import JoinReply, SyncReply
 from headrace.groups.classic.state import ClassicGroup, ClassicMember, ClassicState, saved
@@ -28,7 +29,7 @@ __all__ = [
     "remove",
 ]
 
-Step = Decision[ClassicGroup]
+Step: TypeAlias = Decision[ClassicGroup]
 
 
 def prepare(step: Step, settings: GroupSettings, now_ms: int) -> Step:
