@@ -1,0 +1,65 @@
+"""docs/cli.md knows every command, flag and exit code, and no flag that is not there."""
+
+import re
+from pathlib import Path
+
+import pytest
+import typer
+
+from headrace.cli.failures import ExitCode
+from headrace.cli.lazy import LAZY, load_command
+from headrace.cli.main import app
+
+PAGE = (Path(__file__).parents[3] / "docs" / "cli.md").read_text()
+SECTIONS = {
+    title.strip(): body
+    for title, body in re.findall(r"^## (headrace .*?)\n(.*?)(?=^## |\Z)", PAGE, re.M | re.S)
+}
+
+
+def leaves(command, path):
+    for name, child in getattr(command, "commands", {}).items():
+        yield from leaves(load_command(name) if name in LAZY else child, f"{path} {name}")
+    if not hasattr(command, "commands"):
+        yield path, command
+
+
+COMMANDS = dict(leaves(typer.main.get_command(app), "headrace"))
+
+
+def flags(command):
+    return {
+        flag for each in command.params for flag in (*each.opts, *each.secondary_opts) if flag.startswith("-")
+    }
+
+
+def documented_flags(section):
+    rows = re.findall(r"^\| (`-[^|]*) \|", SECTIONS[section], re.M)
+    return {flag for row in rows for flag in re.findall(r"`(-[\w-]+)", row)}
+
+
+def test_every_command_has_a_section_and_every_section_a_command():
+    assert SECTIONS.keys() == COMMANDS.keys()
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_every_flag_is_documented_and_every_documented_flag_exists(path):
+    assert documented_flags(path) == flags(COMMANDS[path]) - {"--help"}
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_every_command_and_flag_has_a_help_text(path):
+    assert COMMANDS[path].help
+    assert [each.name for each in COMMANDS[path].params if not each.help] == []
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in COMMANDS if path not in ("headrace broker", "headrace demo")]
+)
+def test_every_command_on_a_log_takes_bootstrap_and_json(path):
+    assert {"--bootstrap", "-b", "--json"} <= flags(COMMANDS[path])
+
+
+@pytest.mark.parametrize("code", list(ExitCode))
+def test_every_exit_code_is_documented(code):
+    assert re.search(rf"^\| {code.value} \|", PAGE, re.M)
