@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 from headrace.broker.replies import Reply
 from headrace.errors import CorruptionError
 from headrace.storage import Extent
-from headrace.wire import Api, Frame, FrameAssembler, MalformedError, name_of
+from headrace.wire import Api, FrameAssembler, MalformedError, name_of
 
 if TYPE_CHECKING:
     from headrace.broker.server import Broker
@@ -215,36 +215,40 @@ class Connection(asyncio.BufferedProtocol):
     # --- out ----------------------------------------------------------------------------------
 
     async def _write(self, reply: Reply) -> None:
-        frame = reply.frame
+        """Sends an answer; deferred records are read window by window, as fast as the client takes them."""
+        frame, window_bytes = reply.frame, self._settings.fetch_window_bytes
+        parts: list[bytes | bytearray | memoryview] = []
+        position = held = 0
         try:
-            if not frame.deferred:
-                await self._put(frame)
-                return
-            view, position = memoryview(frame), 0
-            for place, extent in frame.deferred:
-                await self._put(bytes(view[position:place]))
-                await self._stream(cast(Extent, extent))
+            for place, deferred in frame.deferred:
+                parts.append(memoryview(frame)[position:place])
                 position = place
-            if position < len(frame):
-                await self._put(bytes(view[position:]))
+                extent = cast(Extent, deferred)
+                left = extent.size_bytes
+                while left:
+                    chunk = await self._read(extent, min(left, window_bytes))
+                    parts.append(chunk)
+                    left -= len(chunk)
+                    held += len(chunk)
+                    if held >= window_bytes:
+                        await self._put(parts)
+                        parts, held = [], 0
+            parts.append(memoryview(frame)[position:])
+            await self._put(parts)
         finally:
             reply.release()
 
-    async def _stream(self, extent: Extent) -> None:
-        """Sends an extent window by window, as fast as the client reads."""
-        left = extent.size_bytes
-        while left:
-            window = min(left, self._settings.fetch_window_bytes)
-            chunk = extent.read_chunk(window, wait=False)
-            if chunk is None:  # not in the page cache: the disk must not hold up the others
-                chunk = await self._broker.in_thread(extent.read_chunk, window, wait=True)
-            left -= len(chunk)
-            await self._put(chunk)
+    async def _read(self, extent: Extent, max_bytes: int) -> bytes | bytearray:
+        chunk = extent.read_chunk(max_bytes, wait=False)
+        if chunk is None:  # not in the page cache: the disk must not hold up the others
+            chunk = await self._broker.in_thread(extent.read_chunk, max_bytes, wait=True)
+        assert chunk, "an extent ended before its size"
+        return chunk
 
-    async def _put(self, data: bytes | Frame) -> None:
+    async def _put(self, parts: list[bytes | bytearray | memoryview]) -> None:
         if self._closed or self._transport is None:
             raise ConnectionClosed
-        self._transport.write(data)
+        self._transport.writelines(parts)
         if not self._writable.is_set():
             await self._writable.wait()
         if self._closed:
