@@ -23,7 +23,17 @@ class Extent:
     even if retention removes it meanwhile. One thread at a time.
     """
 
-    __slots__ = ("_end", "_fd", "_position", "_reader", "_released", "_segment", "_verifier", "size_bytes")
+    __slots__ = (
+        "_cut",
+        "_end",
+        "_fd",
+        "_position",
+        "_reader",
+        "_released",
+        "_segment",
+        "_verifier",
+        "size_bytes",
+    )
 
     def __init__(
         self,
@@ -34,6 +44,7 @@ class Extent:
         position: int,
         size_bytes: int,
         base_offset: int,
+        cut: bool,
     ) -> None:
         self.size_bytes = size_bytes
         self._reader = reader
@@ -41,6 +52,7 @@ class Extent:
         self._fd = fd
         self._position = position
         self._released = False
+        self._cut = cut  # the size asked for may end in the midst of a batch
         self._verifier = BatchVerifier(next_offset=base_offset, position=position, gaps=segment.compacted)
         self._end = position + size_bytes
 
@@ -67,9 +79,11 @@ class Extent:
             if not chunk:
                 raise CorruptionError("the file ends early", start=self._position)
             self._verifier.feed(chunk)
+            self._position += len(chunk)
+            if self._position == self._end != self._verifier.position and not self._cut:
+                raise CorruptionError("a batch claims to be longer than its segment")
         except CorruptionError:
             raise self._damage().error() from None
-        self._position += len(chunk)
         return chunk
 
     def read_whole(self) -> bytes:

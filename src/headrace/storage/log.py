@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from headrace.errors import DiskError, RequestError
+from headrace.errors import CorruptionError, DiskError, RequestError
 from headrace.records import stamp, stamp_append_time
 from headrace.storage.compaction import Compaction
 from headrace.storage.damage import Damage, save_damage
@@ -80,7 +80,9 @@ class PartitionLog:
         """Opens or creates the partition in `path`, repairing what a crash left."""
         config = config if config is not None else TopicConfig()
         files = files if files is not None else Files(Disk())
-        files.disk.mkdir(path)
+        if not files.disk.exists(path):
+            files.disk.mkdir(path)
+            files.disk.sync_directory(path.parent)
         return cls(LogReader(path, files, config.index_interval_bytes), config)
 
     # -- what is there
@@ -250,11 +252,13 @@ class PartitionLog:
 
     def read(self, offset: int, max_bytes: int) -> bytes:
         """Verified whole batches from the one holding `offset`, at least one if there is any."""
-        extent = self.locate(offset, max_bytes)
-        if extent is None:
-            return b""
-        with extent:
-            return extent.read_whole()
+        while True:
+            extent = self.locate(offset, max_bytes)
+            if extent is None:
+                return b""
+            # Damage behind the first batches is recorded now: the next extent ends before it.
+            with extent, contextlib.suppress(CorruptionError):
+                return extent.read_whole()
 
     def offset_for_time(self, timestamp_ms: int) -> TimedOffset | None:
         """The first record, by offset, with this timestamp or a later one."""

@@ -134,9 +134,16 @@ class LogReader:
         for damage in self.damage:
             if damage.path == segment.path and place.position < damage.start:
                 end = min(end, damage.start)
-        size = min(end - place.position, max(max_bytes, place.size_bytes))
+        whole = end - place.position
+        size = min(whole, max(max_bytes, place.size_bytes))
         return Extent(
-            self, segment, fd, position=place.position, size_bytes=size, base_offset=place.base_offset
+            self,
+            segment,
+            fd,
+            position=place.position,
+            size_bytes=size,
+            base_offset=place.base_offset,
+            cut=size < whole,
         )
 
     def find(self, segment: Segment, fd: int, offset: int, *, wait: bool = True) -> BatchPlace | None:

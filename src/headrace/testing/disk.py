@@ -264,9 +264,10 @@ class SimulatedDisk(Disk):
     def flip(self, path: Path, position: int, mask: int = 1) -> None:
         """Changes bits on the platter, behind everybody's back."""
         file = self._file(path)
+        if file.pending:
+            raise ValueError("bytes that are not synced are not on the platter")
         for data in (file.data, file.durable):
-            if position < len(data):
-                data[position] ^= mask
+            data[position] ^= mask
 
     def cut(self, path: Path, size: int) -> None:
         """Shortens a file behind everybody's back."""
