@@ -23,7 +23,7 @@ from headrace.broker.topics import Topics
 from headrace.clock import Clock, SystemClock
 from headrace.errors import ConfigError
 from headrace.groups import GroupSettings
-from headrace.storage import DataDirectory, PartitionLog
+from headrace.storage import DataDirectory, Disk, PartitionLog
 from headrace.wire import Api, MalformedError, decode_request, encode_response, name_of
 from headrace.wire.framing import SMALL_FRAME_BYTES
 
@@ -48,9 +48,11 @@ class Broker:
         *,
         group_settings: GroupSettings | None = None,
         clock: Clock | None = None,
+        disk: Disk | None = None,
     ) -> None:
         self.settings = settings
         self.clock = clock or SystemClock()
+        self._disk = disk or Disk()
         self.scratch = memoryview(bytearray(SMALL_FRAME_BYTES))
         self.request_memory = MemoryBudget(settings.request_memory_bytes)
         self._executor = ThreadPoolExecutor(settings.commit_threads, "headrace-disk")
@@ -68,7 +70,7 @@ class Broker:
     @asynccontextmanager
     async def serving(self) -> AsyncIterator["Broker"]:
         """Opens the directory, listens, and undoes both at the end of the block."""
-        self.directory = await self.in_thread(DataDirectory, Path(self.settings.data))
+        self.directory = await self.in_thread(DataDirectory, Path(self.settings.data), disk=self._disk)
         try:
             self.topics = Topics(self.directory, self._executor)
             self.coordinator = Coordinator(self, self._group_settings)

@@ -22,6 +22,7 @@ from typing import Self
 from headrace.broker import Broker, BrokerSettings
 from headrace.errors import HeadraceError
 from headrace.groups import GroupSettings
+from headrace.storage import Disk
 
 __all__ = ["BrokerProcess", "running_broker"]
 
@@ -136,11 +137,11 @@ def _flag(name: str, value: object) -> list[str]:
 
 @contextlib.contextmanager
 def running_broker(
-    data: Path, *, groups: GroupSettings | None = None, **settings: object
+    data: Path, *, groups: GroupSettings | None = None, disk: Disk | None = None, **settings: object
 ) -> Iterator[Broker]:
     """A broker on an event loop in a thread of its own, stopped cleanly at the end of the block."""
     chosen = BrokerSettings(data=str(data), **{"listen": "127.0.0.1:0", **settings})  # type: ignore[arg-type]
-    broker = Broker(chosen, group_settings=groups)
+    broker = Broker(chosen, group_settings=groups, disk=disk)
     started, failure, stop = threading.Event(), [], asyncio.Event()
     loop = asyncio.new_event_loop()
 
