@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pytest
 from confluent_kafka import Consumer, Producer
 
+from headrace.testing.broker import BrokerProcess
 from headrace.testing.kafka import KafkaServer, PeerUnavailable
 
 COMMAND = [sys.executable, "-m", "headrace"]
@@ -57,8 +58,6 @@ class Headrace:
 @pytest.fixture(scope="session", params=["headrace", pytest.param("kafka", marks=pytest.mark.kafka)])
 def bootstrap(request, tmp_path_factory):
     if request.param == "headrace":
-        from headrace.testing.broker import BrokerProcess
-
         with BrokerProcess(tmp_path_factory.mktemp("cli-broker")) as broker:
             yield broker.bootstrap
         return
@@ -68,6 +67,12 @@ def bootstrap(request, tmp_path_factory):
         pytest.skip(str(reason))
     with kafka:
         yield kafka.bootstrap
+
+
+@pytest.fixture
+def command_on():
+    """The command for a broker that a test runs itself."""
+    return Headrace
 
 
 @pytest.fixture

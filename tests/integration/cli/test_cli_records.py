@@ -8,6 +8,8 @@ import subprocess
 
 import pytest
 
+from headrace.testing.broker import BrokerProcess
+
 HOSTILE = b"\x1b]0;owned\x07\x1b[2J\r\nother:0@0 2026-01-01T00:00:00.000Z key forged"
 
 
@@ -233,3 +235,43 @@ def test_an_interrupted_produce_says_what_is_known(headrace, topic):
         process.wait()
     assert process.returncode == 130, err
     assert json.loads(out)["read"] == 2
+
+
+def test_records_deleted_before_a_tail_read_them_are_named_not_skipped(headrace, topic, produce):
+    produce(topic, {"value": b"first", "partition": 0})
+    process = headrace.start("tail", topic, "--partition", "0", "--json")
+    try:
+        assert json.loads(process.stdout.readline())["value"] == "first"
+        process.send_signal(signal.SIGSTOP)
+        for each in (b"second", b"third", b"fourth", b"fifth"):
+            produce(topic, {"value": each, "partition": 0})
+        headrace.run("topics", "delete-records", f"{topic}:0", "--before", "4", "--yes")
+        process.send_signal(signal.SIGCONT)
+        shown = [json.loads(process.stdout.readline())]
+        while shown[-1]["value"] != "fifth":
+            shown.append(json.loads(process.stdout.readline()))
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+    finally:
+        process.kill()
+        process.wait()
+    assert len(shown) < 4, "nothing was deleted under the reader: the test proves nothing"
+    assert "before offset 4 were deleted before they were read" in json.loads(err)["note"]
+
+
+def test_a_following_tail_survives_a_restart_of_the_broker(command_on, tmp_path):
+    with BrokerProcess(tmp_path / "log") as broker:
+        headrace = command_on(broker.bootstrap)
+        headrace.run("topics", "create", "orders")
+        headrace.run("produce", "orders", stdin=b"before\n")
+        process = headrace.start("tail", "orders", "--json")
+        try:
+            assert json.loads(process.stdout.readline())["value"] == "before"
+            broker.kill()
+            assert "is gone; waiting" in json.loads(process.stderr.readline())["note"]
+            broker.start()
+            headrace.run("produce", "orders", stdin=b"after\n")
+            assert json.loads(process.stdout.readline())["value"] == "after"
+        finally:
+            process.kill()
+            process.communicate()
