@@ -1,5 +1,6 @@
 """`headrace demo`: the demonstration, which lives in `headrace.demo`."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -9,10 +10,21 @@ __all__ = ["demo"]
 
 def demo(
     seconds: Annotated[
-        int, typer.Option("--seconds", metavar="N", min=1, help="How long to produce orders.")
+        float, typer.Option("--seconds", metavar="N", min=1, help="How long to produce orders.")
     ] = 20,
+    rate: Annotated[int, typer.Option("--rate", metavar="N", min=1, help="Orders a second.")] = 2000,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            "--data", metavar="DIR", help="An empty folder to keep everything in; else a temporary one."
+        ),
+    ] = None,
+    bootstrap: Annotated[
+        str | None,
+        typer.Option("--bootstrap", "-b", metavar="HOST:PORT", help="Use this log instead of starting one."),
+    ] = None,
 ) -> int:
     """Run the demonstration: a log, a producer, Spark, SQLite."""
     from headrace.demo import run  # Spark is heavy: only for whoever asks for it
 
-    return run(seconds=seconds)
+    return run(seconds, rate=rate, data=data, bootstrap=bootstrap)
