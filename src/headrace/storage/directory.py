@@ -65,6 +65,8 @@ class DataDirectory:
         self._lock_fd = self._take_lock()
         try:
             self.cluster_id = self._open_format()
+            self._disk.sync_directory(path)  # what a killed process left is seen but may not be durable
+            self._disk.sync_directory(path / "topics")
             self._next_producer_id = self._read_producer_ids()
             self._publish({topic.name: topic for topic in self._open_topics()})
         except BaseException:

@@ -80,9 +80,8 @@ class PartitionLog:
         """Opens or creates the partition in `path`, repairing what a crash left."""
         config = config if config is not None else TopicConfig()
         files = files if files is not None else Files(Disk())
-        if not files.disk.exists(path):
-            files.disk.mkdir(path)
-            files.disk.sync_directory(path.parent)
+        files.disk.mkdir(path)
+        files.disk.sync_directory(path.parent)
         return cls(LogReader(path, files, config.index_interval_bytes), config)
 
     # -- what is there

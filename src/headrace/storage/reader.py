@@ -316,10 +316,13 @@ class LogReader:
                 gaps=segment.compacted,
             )
             if stop.whole:
+                expected = stop.next_offset
                 break
             damage = self._diagnose(segment, fd, stop.position, stop.next_offset, limit)
             found.append(damage)
             position, expected = damage.end, damage.next_offset
+        if expected < limit and not segment.compacted and segment is not self.segments[-1]:
+            found.append(Damage(segment.path, end, end, expected, limit))
         self.record(found)
         self._keep_index(segment, index, expected)
         return index

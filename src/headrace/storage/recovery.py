@@ -48,6 +48,8 @@ class Recovered(NamedTuple):
 def recover(reader: LogReader) -> Recovered:
     """Fills the reader with what is on disk and repairs the tail."""
     disk, directory = reader.files.disk, reader.directory
+    # A killed process leaves names that are seen but not durable: make them so before building on them.
+    disk.sync_directory(directory)
     sizes = disk.list(directory)
     segments, replaced = segments_in(directory, sizes)
     for name in [*replaced, *_leftovers(sizes, segments)]:
