@@ -1,0 +1,46 @@
+"""Shared by all tiers: one local Spark a worker, and a log that is ours or Kafka."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from headrace.client import Connection
+
+
+@pytest.fixture(scope="session")
+def spark():
+    """One Spark for all tests of a worker; tests that use it are in the xdist group "spark"."""
+    from headrace.streams import local_spark, register
+
+    session = local_spark("tests", settings={"spark.sql.streaming.pollingDelay": "10ms"})
+    register(session)
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def our_log(tmp_path_factory) -> Iterator[Connection]:
+    """A `headrace broker` process."""
+    from headrace.testing.broker import BrokerProcess
+
+    with BrokerProcess(tmp_path_factory.mktemp("log")) as broker:
+        yield Connection(bootstrap_servers=broker.bootstrap, retry_timeout_ms=10_000)
+
+
+@pytest.fixture(scope="session")
+def kafka_log() -> Iterator[Connection]:
+    """A real Kafka; skips where it cannot be had."""
+    from headrace.testing.kafka import KafkaServer, PeerUnavailable
+
+    try:
+        server = KafkaServer()
+    except PeerUnavailable as reason:
+        pytest.skip(str(reason))
+    with server:
+        yield Connection(bootstrap_servers=server.bootstrap, retry_timeout_ms=10_000)
+
+
+@pytest.fixture(params=["ours", pytest.param("kafka", marks=pytest.mark.kafka)])
+def log(request) -> Connection:
+    """The same test on both: nothing above `client` may notice which it is."""
+    return request.getfixturevalue("our_log" if request.param == "ours" else "kafka_log")
