@@ -32,7 +32,7 @@ class Checkpoint(NamedTuple):
     index_crc: int
 
 
-def write_checkpoint(disk: Disk, path: Path, checkpoint: Checkpoint, *, sync: bool) -> None:
+def write_checkpoint(disk: Disk, path: Path, checkpoint: Checkpoint, *, durable: bool) -> None:
     body = _FORMAT.pack(b"HRCP", _VERSION, *checkpoint)
     try:
         fd = disk.open(path, write=True)
@@ -40,7 +40,7 @@ def write_checkpoint(disk: Disk, path: Path, checkpoint: Checkpoint, *, sync: bo
         fd = disk.open(path, write=True, create=True)
     try:
         write_all(disk, fd, [body + crc32c(body).to_bytes(4, "big")], 0)
-        if sync:
+        if durable:
             disk.sync(fd)
     finally:
         disk.close(fd)

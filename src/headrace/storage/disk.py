@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["Disk", "is_full", "write_all"]
+__all__ = ["Disk", "SyncFailed", "is_full", "sync", "write_all"]
 
 _NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 _FULLFSYNC = getattr(fcntl, "F_FULLFSYNC", 0)
@@ -134,9 +134,23 @@ class Disk:
         return fd
 
 
+class SyncFailed(OSError):  # noqa: N818 - what happened, not an error of ours
+    """A sync failed, for whatever reason: what the kernel kept of the pages cannot be known."""
+
+
 def is_full(error: OSError) -> bool:
-    """Whether space ran out, which may pass, and nothing worse."""
-    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    """Whether a write found no space, which may pass; a sync that found none is worse than that."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT) and not isinstance(error, SyncFailed)
+
+
+def sync(disk: Disk, fd: int, directory: Path | None = None) -> None:
+    """Syncs a file, and the directory that names it if given; SyncFailed if either fails."""
+    try:
+        disk.sync(fd)
+        if directory is not None:
+            disk.sync_directory(directory)
+    except OSError as error:
+        raise SyncFailed(error.errno, error.strerror) from error
 
 
 def write_all(disk: Disk, fd: int, buffers: Sequence[Readable], position: int) -> int:

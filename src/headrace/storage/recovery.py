@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from headrace.storage.checkpoint import Checkpoint, read_checkpoint
 from headrace.storage.damage import Damage, load_damage
+from headrace.storage.disk import sync
 from headrace.storage.index import SparseIndex, load_open
 from headrace.storage.log_start import read_log_start
 from headrace.storage.reader import LogReader
@@ -101,8 +102,7 @@ def create_segment(reader: LogReader, base_offset: int) -> Segment:
     disk, path = reader.files.disk, reader.directory / plain_name(base_offset)
     fd = disk.open(path, write=True, create=True)
     try:
-        disk.sync(fd)
-        disk.sync_directory(reader.directory)
+        sync(disk, fd, reader.directory)
     except OSError:
         disk.close(fd)
         with contextlib.suppress(OSError):

@@ -5,7 +5,7 @@ import logging
 from typing import NamedTuple
 
 from headrace.storage.checkpoint import Checkpoint, write_checkpoint
-from headrace.storage.disk import write_all
+from headrace.storage.disk import sync, write_all
 from headrace.storage.index import position_in_file
 from headrace.storage.reader import LogReader, Tail
 from headrace.storage.recovery import Recovered, create_segment
@@ -82,7 +82,7 @@ class LogWriter:
         fd = reader.files.pin(active.file)
         try:
             end = write_all(reader.files.disk, fd, [queued.batch for queued in run], position)
-            reader.files.disk.sync(fd)
+            sync(reader.files.disk, fd)
         finally:
             reader.files.unpin(active.file)
         if active.created_ms == 0:
@@ -122,27 +122,27 @@ class LogWriter:
         sealed.largest_timestamp = sealed.index.largest_timestamp
         reader.files.indexes.keep(sealed, sealed.index)
         self._saved_entries = self._saved_crc = self._saved_position = 0
-        self.checkpoint(sync=False)
+        self.checkpoint(durable=False)
 
     def _checkpoint_if_due(self, now_ms: int) -> None:
         written = self.active.size_bytes - self._saved_position
         if written >= CHECKPOINT_BYTES or now_ms - self._saved_ms >= CHECKPOINT_MS:
             self._saved_ms = now_ms
-            self.checkpoint(sync=False)
+            self.checkpoint(durable=False)
 
-    def checkpoint(self, *, sync: bool) -> None:
+    def checkpoint(self, *, durable: bool) -> None:
         """Notes how far the active segment is synced. Failing to is no harm but a longer recovery."""
         try:
-            self._save_checkpoint(sync)
+            self._save_checkpoint(durable)
         except OSError as error:
             logger.warning("%s: no checkpoint written: %s", self.reader.directory, error)
 
-    def _save_checkpoint(self, sync: bool) -> None:
+    def _save_checkpoint(self, durable: bool) -> None:
         active, disk = self.active, self.reader.files.disk
         index = active.index
         assert index is not None
         entries = len(index)
-        self._save_entries(active, sync)
+        self._save_entries(active, durable)
         self._saved_crc = self._index_crc(self._saved_entries, entries, self._saved_crc)
         self._saved_entries, self._saved_position = entries, active.size_bytes
         checkpoint = Checkpoint(
@@ -154,9 +154,9 @@ class LogWriter:
             index_entries=entries,
             index_crc=self._saved_crc,
         )
-        write_checkpoint(disk, self.reader.directory / "checkpoint", checkpoint, sync=sync)
+        write_checkpoint(disk, self.reader.directory / "checkpoint", checkpoint, durable=durable)
 
-    def _save_entries(self, active: Segment, sync: bool) -> None:
+    def _save_entries(self, active: Segment, durable: bool) -> None:
         disk, index = self.reader.files.disk, active.index
         assert index is not None
         try:
@@ -166,7 +166,7 @@ class LogWriter:
         try:
             data = index.open_bytes(self._saved_entries)
             write_all(disk, fd, [data] if data else [], position_in_file(self._saved_entries))
-            if sync:
+            if durable:
                 disk.sync(fd)
         finally:
             disk.close(fd)
@@ -179,4 +179,4 @@ class LogWriter:
     def close(self) -> None:
         """Leaves a checkpoint that covers everything, so that the next open scans nothing."""
         with contextlib.suppress(OSError):
-            self.checkpoint(sync=True)
+            self.checkpoint(durable=True)

@@ -69,6 +69,7 @@ class SimulatedDisk(Disk):
         self.log: list[str] = []
         self.crash_at: int | None = None
         self.failing_syncs = 0
+        self.sync_errno = errno.EIO
         self.capacity_bytes: int | None = None
         self.short_writes: random.Random | None = None
 
@@ -172,7 +173,7 @@ class SimulatedDisk(Disk):
         if self.failing_syncs > 0:
             self.failing_syncs -= 1
             file.pending.clear()  # the kernel marks the pages clean and forgets them
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
+            raise OSError(self.sync_errno, os.strerror(self.sync_errno))
         for change in file.pending:
             file.apply(change, file.durable)
         file.pending.clear()
@@ -202,7 +203,7 @@ class SimulatedDisk(Disk):
         self._step(f"sync directory {path.name}")
         if self.failing_syncs > 0:
             self.failing_syncs -= 1
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
+            raise OSError(self.sync_errno, os.strerror(self.sync_errno))
         for operation in directory.pending:
             operation(directory.durable)
         directory.pending.clear()

@@ -121,7 +121,8 @@ def test_a_clean_close_leaves_nothing_to_scan(disk, directory):
 
 def test_a_second_process_is_refused_and_told_who_holds_the_directory(tmp_path):
     directory = DataDirectory(tmp_path)
-    code = f"from pathlib import Path; from headrace.storage import DataDirectory; DataDirectory(Path({str(tmp_path)!r}))"
+    code = "from pathlib import Path; from headrace.storage import DataDirectory; "
+    code += f"DataDirectory(Path({str(tmp_path)!r}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert f"in use by process {os.getpid()}" in done.stderr
     assert "ConfigError" in done.stderr

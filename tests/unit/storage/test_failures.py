@@ -56,9 +56,11 @@ def test_a_disk_that_is_full_at_the_roll_keeps_what_was_synced_before_it(disk, o
     assert [record.offset for record in read_all(open_log(disk.after_power_cut()))] == list(range(synced + 1))
 
 
-def test_after_a_failed_sync_the_log_is_read_only(disk, open_log):
+@pytest.mark.parametrize("reason", [errno.EIO, errno.ENOSPC])
+def test_after_a_failed_sync_the_log_is_read_only_whatever_the_reason(disk, open_log, reason):
     log = open_log(disk)
     commit(log, batch(b"a"))
+    disk.sync_errno = reason
     disk.failing_syncs = 1
     log.append(batch(b"b"), now_ms=2)
     with pytest.raises(DiskError, match="read-only") as refused:

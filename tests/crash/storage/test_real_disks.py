@@ -1,0 +1,115 @@
+"""Real file systems that really fail: a small tmpfs that fills up, and an ext4 whose device cannot write.
+
+The device of the second is a sparse file on a small tmpfs: ext4 believes in 64 MB
+and takes the writes, the tmpfs runs out, and the kernel reports it at the sync.
+Mounting needs root; without it these tests are skipped.
+"""
+
+import contextlib
+import os
+import shutil
+import subprocess
+
+import pytest
+
+from headrace.errors import DiskError
+from headrace.storage import PartitionLog, TopicConfig
+from headrace.testing.batches import batch, read_all
+
+BATCH_BYTES = 100_000
+
+
+def run(*command):
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"{' '.join(command)}: {done.stderr.strip() or done.stdout.strip()}")
+
+
+def unmount(target):
+    """Also when a failed test left a file open on it."""
+    if os.path.ismount(target):
+        subprocess.run(["umount", "--lazy", str(target)], check=True)
+
+
+@pytest.fixture
+def mounted(tmp_path):
+    """Mounts on demand, and unmounts in reverse order."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting a file system needs root")
+    with contextlib.ExitStack() as stack:
+
+        def mount(name, *how):
+            target = tmp_path / name
+            target.mkdir(exist_ok=True)
+            run("mount", *how, str(target))
+            stack.callback(unmount, target)
+            return target
+
+        yield mount
+
+
+def write_until_refused(log):
+    """Acknowledged values, and the error with which the disk gave up."""
+    acknowledged = []
+    for number in range(1000):
+        value = b"%d " % number + os.urandom(BATCH_BYTES)
+        log.append(batch(value), now_ms=number)
+        try:
+            log.commit()
+        except DiskError as error:
+            return acknowledged, error
+        acknowledged.append(value)
+    raise AssertionError("the disk never refused")
+
+
+def values(log):
+    return [record.value for record in read_all(log, max_bytes=1 << 20)]
+
+
+@pytest.mark.skipif(not hasattr(os, "RWF_NOWAIT"), reason="tmpfs is Linux's")
+def test_a_file_system_that_fills_up_loses_nothing_acknowledged_and_goes_on_with_room(mounted):
+    root = mounted("small", "-t", "tmpfs", "-o", "size=2m", "tmpfs")
+    ballast = root / "ballast"
+    ballast.write_bytes(bytes(500_000))
+    log = PartitionLog.open(root / "partition", TopicConfig(segment_bytes=300_000))
+    acknowledged, error = write_until_refused(log)
+    assert error.full
+    assert len(acknowledged) > 5
+    assert values(log) == acknowledged
+    with pytest.raises(DiskError) as again:
+        log.append(batch(os.urandom(BATCH_BYTES)), now_ms=1)
+        log.commit()
+    assert again.value.full
+    ballast.unlink()
+    last = os.urandom(BATCH_BYTES)
+    log.append(batch(last), now_ms=1)
+    assert log.commit() == len(acknowledged) + 1
+    assert values(log) == [*acknowledged, last]
+    log.close()
+    assert values(PartitionLog.open(root / "partition", TopicConfig())) == [*acknowledged, last]
+
+
+@pytest.mark.skipif(shutil.which("mkfs.ext4") is None, reason="no mkfs.ext4 to make a file system with")
+def test_a_sync_that_really_fails_makes_the_log_read_only_and_loses_nothing_acknowledged(mounted):
+    backing = mounted("backing", "-t", "tmpfs", "-o", "size=4m", "tmpfs")
+    image = backing / "image"
+    with image.open("wb") as file:
+        file.truncate(64 * 1024 * 1024)
+    run("mkfs.ext4", "-q", "-O", "^has_journal", str(image))
+    root = mounted("disk", "-o", "loop", str(image))
+    log = PartitionLog.open(root / "partition", TopicConfig())
+    acknowledged, error = write_until_refused(log)
+    assert not error.full
+    assert log.failed is error
+    assert len(acknowledged) > 5
+    assert values(log) == acknowledged
+    with pytest.raises(DiskError, match="read-only"):
+        log.append(batch(b"x"), now_ms=1)
+    log.close()
+    subprocess.run(["umount", str(root)], check=True)
+    run("mount", "-o", "remount,size=64m", str(backing))
+    root = mounted("disk", "-o", "loop", str(image))
+    reopened = PartitionLog.open(root / "partition", TopicConfig())
+    assert values(reopened)[: len(acknowledged)] == acknowledged
+    assert len(values(reopened)) <= len(acknowledged) + 1
+    reopened.close()
