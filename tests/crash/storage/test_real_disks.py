@@ -2,6 +2,8 @@
 
 The device of the second is a sparse file on a small tmpfs: ext4 believes in 64 MB
 and takes the writes, the tmpfs runs out, and the kernel reports it at the sync.
+Batches are one page each there, because Linux's loop driver reports a write that
+was cut short in the middle as a success, and a disk that lies helps no test.
 Mounting needs root; without it these tests are skipped.
 """
 
@@ -17,6 +19,7 @@ from headrace.storage import PartitionLog, TopicConfig
 from headrace.testing.batches import batch, read_all
 
 BATCH_BYTES = 100_000
+PAGE_BYTES = 4096
 
 
 def run(*command):
@@ -48,11 +51,11 @@ def mounted(tmp_path):
         yield mount
 
 
-def write_until_refused(log):
+def write_until_refused(log, size):
     """Acknowledged values, and the error with which the disk gave up."""
     acknowledged = []
-    for number in range(1000):
-        value = b"%d " % number + os.urandom(BATCH_BYTES)
+    for number in range(5000):
+        value = b"%8d " % number + os.urandom(size - 9)
         log.append(batch(value), now_ms=number)
         try:
             log.commit()
@@ -72,7 +75,7 @@ def test_a_file_system_that_fills_up_loses_nothing_acknowledged_and_goes_on_with
     ballast = root / "ballast"
     ballast.write_bytes(bytes(500_000))
     log = PartitionLog.open(root / "partition", TopicConfig(segment_bytes=300_000))
-    acknowledged, error = write_until_refused(log)
+    acknowledged, error = write_until_refused(log, BATCH_BYTES)
     assert error.full
     assert len(acknowledged) > 5
     assert values(log) == acknowledged
@@ -95,10 +98,11 @@ def test_a_sync_that_really_fails_makes_the_log_read_only_and_loses_nothing_ackn
     image = backing / "image"
     with image.open("wb") as file:
         file.truncate(64 * 1024 * 1024)
-    run("mkfs.ext4", "-q", "-O", "^has_journal", str(image))
+    run("mkfs.ext4", "-q", "-b", str(PAGE_BYTES), "-O", "^has_journal", str(image))
     root = mounted("disk", "-o", "loop", str(image))
     log = PartitionLog.open(root / "partition", TopicConfig())
-    acknowledged, error = write_until_refused(log)
+    overhead = len(batch(bytes(PAGE_BYTES))) - PAGE_BYTES
+    acknowledged, error = write_until_refused(log, PAGE_BYTES - overhead)
     assert not error.full
     assert log.failed is error
     assert len(acknowledged) > 5
@@ -111,5 +115,5 @@ def test_a_sync_that_really_fails_makes_the_log_read_only_and_loses_nothing_ackn
     root = mounted("disk", "-o", "loop", str(image))
     reopened = PartitionLog.open(root / "partition", TopicConfig())
     assert values(reopened)[: len(acknowledged)] == acknowledged
-    assert len(values(reopened)) <= len(acknowledged) + 1
+    assert reopened.high_watermark - len(acknowledged) in (0, 1)
     reopened.close()
