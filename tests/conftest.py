@@ -3,8 +3,13 @@
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from headrace.client import Connection
+
+# No deadlines: a slow machine is no failure. A failing case prints how to run it again.
+settings.register_profile("headrace", deadline=None, print_blob=True)
+settings.load_profile("headrace")
 
 
 @pytest.fixture(scope="session")
