@@ -3,11 +3,12 @@
 from collections.abc import Callable, Iterator
 
 import pytest
-from clients.driver import Unsupported
+from clients.driver import DriverError, Unsupported
 from clients.launch import CLIENTS
 from clients.pool import ClientPool, fresh
 from clients.remote import RemoteDriver
 from clients.targets import TARGETS, Target, open_target
+from clients.waiting import wait_until
 
 _TARGET = pytest.StashKey[Target]()
 
@@ -42,10 +43,20 @@ def new_topic(clients: ClientPool) -> Callable[..., str]:
     def create(partitions: int = 1, **config: object) -> str:
         name = fresh("topic")
         overrides = {key.replace("_", "."): str(value) for key, value in config.items()}
-        clients["librdkafka"].create_topic(name, partitions, overrides)
+        admin = clients["librdkafka"]
+        admin.create_topic(name, partitions, overrides)
+        wait_until(lambda: _partitions(admin, name) == partitions)
         return name
 
     return create
+
+
+def _partitions(client: RemoteDriver, topic: str) -> int:
+    """0 while a broker that creates topics in the background does not know it yet."""
+    try:
+        return client.partition_count(topic)
+    except DriverError:
+        return 0
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.testing.broker import BrokerProcess
 from headrace.testing.kafka import KafkaServer, PeerUnavailable
 
 TARGETS = [
@@ -55,8 +56,6 @@ class HeadraceTarget(Target):
             "group_consumer_session_timeout_ms": SERVER_SIDE_SESSION_TIMEOUT_MS,
             "group_consumer_heartbeat_interval_ms": SERVER_SIDE_HEARTBEAT_MS,
         }
-        from headrace.testing.broker import BrokerProcess
-
         self._broker = BrokerProcess(data, **(quick | settings)).start()
         self.bootstrap = self._broker.bootstrap
 

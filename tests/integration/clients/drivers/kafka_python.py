@@ -27,6 +27,7 @@ from clients.driver import (
 from clients.polling import Consumer, Members, read_exactly
 
 _ASSIGNORS = {"range": RangePartitionAssignor, "cooperative-sticky": CooperativeStickyAssignor}
+_RECONNECT = {"reconnect_backoff_max_ms": 500}
 _CODECS = {"none": None, "gzip": "gzip", "snappy": "snappy", "lz4": "lz4", "zstd": "zstd"}
 
 
@@ -46,7 +47,7 @@ def _kafka_errors() -> Iterator[None]:
 class KafkaPythonDriver(Driver):
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
-        self._admin = kafka.KafkaAdminClient(bootstrap_servers=bootstrap)
+        self._admin = kafka.KafkaAdminClient(bootstrap_servers=bootstrap, **_RECONNECT)
         self._producers: dict[tuple[str, int], kafka.KafkaProducer] = {}
         self._members = Members()
 
@@ -62,12 +63,15 @@ class KafkaPythonDriver(Driver):
                 request_timeout_ms=15000,
                 max_block_ms=20000,
                 metadata_max_age_ms=1000,
+                **_RECONNECT,
             )
         return self._producers[codec, max_request_bytes]
 
     def produce(
         self, topic: str, messages: Sequence[Message], *, codec: str = "none", max_request_bytes: int = 1 << 20
     ) -> list[Sent]:
+        if any(message.key is None and message.value is None for message in messages):
+            raise Unsupported("kafka-python sends no record that has neither key nor value")
         if any(value is None for message in messages for _, value in message.headers):
             raise Unsupported("kafka-python refuses to send a header without a value")
         producer = self._producer(codec, max_request_bytes)
@@ -185,8 +189,8 @@ class KafkaPythonDriver(Driver):
         if membership.protocol != "classic":
             raise Unsupported("kafka-python speaks the classic group protocol only")
         config: dict[str, Any] = {"bootstrap_servers": self._bootstrap, "group_id": membership.group}
-        if membership.allow_auto_create is not None:
-            config["allow_auto_create_topics"] = membership.allow_auto_create
+        if membership.allow_auto_create is False:
+            raise Unsupported("kafka-python creates the topic all the same, on Kafka too")
         consumer = KafkaPythonConsumer(
             auto_offset_reset="earliest",
             group_instance_id=membership.instance_id,
@@ -214,7 +218,7 @@ class KafkaPythonDriver(Driver):
 class KafkaPythonConsumer(Consumer, kafka.ConsumerRebalanceListener):
     def __init__(self, **config: Any) -> None:
         self._consumer = kafka.KafkaConsumer(
-            enable_auto_commit=False, fetch_max_wait_ms=100, metadata_max_age_ms=1000, **config
+            enable_auto_commit=False, fetch_max_wait_ms=100, metadata_max_age_ms=1000, **_RECONNECT, **config
         )
 
     def assign(self, topic: str, start: Mapping[int, int]) -> None:

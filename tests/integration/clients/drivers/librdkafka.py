@@ -22,6 +22,7 @@ from clients.driver import (
 from clients.polling import Consumer, Members, read_exactly
 
 _UNKNOWN_TOPIC = 3
+_RECONNECT = {"reconnect.backoff.max.ms": 500}
 _LOCAL_UNKNOWN = (ck.KafkaError._UNKNOWN_TOPIC, ck.KafkaError._UNKNOWN_PARTITION, ck.KafkaError._NOENT)
 
 
@@ -44,7 +45,7 @@ def _wait(outcome: Future[Any]) -> Any:
 class LibrdkafkaDriver(Driver):
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
-        self._admin = cka.AdminClient({"bootstrap.servers": bootstrap})
+        self._admin = cka.AdminClient({"bootstrap.servers": bootstrap, **_RECONNECT})
         self._producers: dict[tuple[str, int], ck.Producer] = {}
         self._members = Members()
 
@@ -61,6 +62,7 @@ class LibrdkafkaDriver(Driver):
                     "topic.metadata.refresh.interval.ms": 1000,
                     # librdkafka's own default is CRC32; this is what every other client does.
                     "partitioner": "murmur2_random",
+                    **_RECONNECT,
                 }
             )
         return self._producers[codec, max_request_bytes]
@@ -207,7 +209,7 @@ class LibrdkafkaDriver(Driver):
 class LibrdkafkaConsumer(Consumer):
     def __init__(self, config: dict[str, Any]) -> None:
         quick = {"enable.auto.commit": False, "fetch.wait.max.ms": 100, "topic.metadata.refresh.interval.ms": 1000}
-        self._consumer = ck.Consumer({**quick, **config})
+        self._consumer = ck.Consumer({**_RECONNECT, **quick, **config})
 
     def assign(self, topic: str, start: Mapping[int, int]) -> None:
         self._consumer.assign([ck.TopicPartition(topic, p, offset) for p, offset in start.items()])
