@@ -9,7 +9,8 @@ from headrace.records.header import ATTRIBUTES_AT, BATCH_OVERHEAD_BYTES, HEADER_
 
 __all__ = ["BatchVerifier"]
 
-_START = struct.Struct(">qiibIhi")
+_START = struct.Struct(">qi5sI2xi")  # base offset, length, epoch and magic, crc, last offset delta
+_EPOCH_AND_MAGIC = b"\x00\x00\x00\x00\x02"
 _MIN_LENGTH = HEADER_BYTES - BATCH_OVERHEAD_BYTES
 
 
@@ -62,14 +63,13 @@ class BatchVerifier:
         size, expected = len(view), self.next_offset
         origin = self.position - start
         while size - start >= HEADER_BYTES:
-            base, length, epoch, magic, crc, _, delta = unpack(view, start)
+            base, length, signature, crc, delta = unpack(view, start)
             stop = start + length + BATCH_OVERHEAD_BYTES
             if (
-                magic != 2
-                or epoch != 0
+                (base != expected and (not gaps or base < expected))
+                or signature != _EPOCH_AND_MAGIC
                 or length < _MIN_LENGTH
                 or delta < 0
-                or (base != expected and not (gaps and base > expected))
             ):
                 self._fail(origin + start, expected, "is not a record batch in its place")
             if stop > size:
@@ -85,7 +85,7 @@ class BatchVerifier:
         if len(rest) < HEADER_BYTES:
             self._head = bytes(rest)
             return
-        base, length, _, _, self._expected_crc, _, delta = _START.unpack_from(rest)
+        base, length, _, self._expected_crc, delta = _START.unpack_from(rest)
         self._size = length + BATCH_OVERHEAD_BYTES
         self._left = self._size - len(rest)
         self._next = base + delta + 1

@@ -36,23 +36,23 @@ class SparseIndex:
     added at the end.
     """
 
-    __slots__ = ("_next_at", "base_offset", "entries", "interval_bytes", "largest_timestamp")
+    __slots__ = ("base_offset", "entries", "interval_bytes", "largest_timestamp", "next_at")
 
     def __init__(self, base_offset: int, interval_bytes: int) -> None:
         self.base_offset = base_offset
         self.interval_bytes = interval_bytes
         self.entries = bytearray()
         self.largest_timestamp = NO_TIMESTAMP
-        self._next_at = 0
+        self.next_at = 0  # the first batch at or after this position gets an entry
 
     def __len__(self) -> int:
         return len(self.entries) // ENTRY_BYTES
 
     def add(self, offset: int, position: int, max_timestamp: int) -> None:
         """Takes note of the batch at `position`; batches come in order."""
-        if position >= self._next_at:
+        if position >= self.next_at:
             self.entries += _ENTRY.pack(offset - self.base_offset, position, self.largest_timestamp)
-            self._next_at = position + self.interval_bytes
+            self.next_at = position + self.interval_bytes
         if max_timestamp > self.largest_timestamp:
             self.largest_timestamp = max_timestamp
 
@@ -70,7 +70,7 @@ class SparseIndex:
         """Forgets every entry at or after `position`."""
         rank = bisect_left(range(len(self)), position, key=self._position)
         del self.entries[rank * ENTRY_BYTES :]
-        self._next_at = self._position(rank - 1) + self.interval_bytes if rank else 0
+        self.next_at = self._position(rank - 1) + self.interval_bytes if rank else 0
 
     def checksum(self, count: int, *, start: int = 0, value: int = 0) -> int:
         """CRC-32C of the entries from `start` to `count`, continuing from `value`."""
@@ -141,5 +141,5 @@ def load_open(
     if index.checksum(count) != crc:
         return None
     index.largest_timestamp = largest_timestamp
-    index._next_at = index._position(count - 1) + interval_bytes if count else 0
+    index.next_at = index._position(count - 1) + interval_bytes if count else 0
     return index

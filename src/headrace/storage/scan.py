@@ -15,6 +15,7 @@ CHUNK_BYTES = 4 * 1024 * 1024
 _MIN_LENGTH = HEADER_BYTES - BATCH_OVERHEAD_BYTES
 _ATTRIBUTES_AT = 21
 _FIELDS = struct.Struct(">qiibIhiqq")
+_SCANNED = struct.Struct(">qi5sI2xi8xq")  # the same bytes, but for what a scan does not look at
 _SIGNATURE = b"\x00\x00\x00\x00\x02"  # leader epoch 0 and magic 2, twelve bytes into a batch
 _SIGNATURE_AT = 12
 
@@ -37,44 +38,56 @@ def scan(
     index: SparseIndex | None = None,
     gaps: bool = False,
 ) -> ScanEnd:
-    """Checks every batch from `position` to `end`, adding them to `index`; stops before the first bad one.
-
-    The loop is the speed of recovery: about a microsecond a batch, plus its CRC.
-    """
-    unpack, crc_of = _FIELDS.unpack_from, crc32c
-    add = index.add if index is not None else None
+    """Checks every batch from `position` to `end`, adding them to `index`; stops before the first bad one."""
+    index = SparseIndex(next_offset, CHUNK_BYTES) if index is None else index
     while position < end:
         chunk = disk.pread(fd, min(CHUNK_BYTES, end - position), position)
-        view, start, size = memoryview(chunk), 0, len(chunk)
-        while size - start >= HEADER_BYTES:
-            base, length, epoch, magic, crc, _, delta, _, max_timestamp = unpack(chunk, start)
-            if (
-                magic != 2
-                or epoch != 0
-                or length < _MIN_LENGTH
-                or delta < 0
-                or (base != next_offset and not (gaps and base > next_offset))
-            ):
-                return ScanEnd(position + start, next_offset, False)
-            stop = start + length + BATCH_OVERHEAD_BYTES
-            if stop > size:
-                break
-            if crc_of(view[start + _ATTRIBUTES_AT : stop]) != crc:
-                return ScanEnd(position + start, next_offset, False)
-            if add is not None:
-                add(base, position + start, max_timestamp)
-            next_offset = base + delta + 1
-            start = stop
-        if start == 0:
-            step = _check_large(disk, fd, position, end)
-            if step is None:
+        size, next_offset, whole = _scan_chunk(chunk, position, next_offset, index, gaps)
+        if size == 0 and whole:  # not one batch fits into the chunk
+            large = _check_large(disk, fd, position, end)
+            if large is None:
                 return ScanEnd(position, next_offset, False)
-            base, start, delta, max_timestamp = step
-            if add is not None:
-                add(base, position, max_timestamp)
+            base, size, delta, largest = large
+            index.add(base, position, largest)
             next_offset = base + delta + 1
-        position += start
+        position += size
+        if not whole:
+            return ScanEnd(position, next_offset, False)
     return ScanEnd(position, next_offset, True)
+
+
+def _scan_chunk(
+    chunk: bytes, position: int, expected: int, index: SparseIndex, gaps: bool
+) -> tuple[int, int, bool]:
+    """Bytes of whole valid batches, the offset after them, and whether what follows may be valid too.
+
+    This loop is the speed of recovery: about half a microsecond a batch, plus its CRC.
+    """
+    unpack, crc_of, view = _SCANNED.unpack_from, crc32c, memoryview(chunk)
+    start, last = 0, len(chunk) - HEADER_BYTES
+    size, largest, index_at = len(chunk), index.largest_timestamp, index.next_at - position
+    while start <= last:
+        base, length, signature, crc, delta, timestamp = unpack(chunk, start)
+        if base != expected and (not gaps or base < expected):
+            break
+        if signature != _SIGNATURE or length < _MIN_LENGTH or delta < 0:
+            break
+        stop = start + length + BATCH_OVERHEAD_BYTES
+        if stop > size:
+            index.largest_timestamp = largest
+            return start, expected, True
+        if crc_of(view[start + _ATTRIBUTES_AT : stop]) != crc:
+            break
+        if start >= index_at:
+            index.largest_timestamp = largest
+            index.add(base, position + start, timestamp)
+            index_at = index.next_at - position
+        if timestamp > largest:
+            largest = timestamp
+        expected = base + delta + 1
+        start = stop
+    index.largest_timestamp = largest
+    return start, expected, start > last
 
 
 def _check_large(disk: Disk, fd: int, position: int, end: int) -> tuple[int, int, int, int] | None:
