@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import logging
 import signal
 import sys
 from collections.abc import Callable
@@ -24,6 +25,7 @@ def run(
 ) -> int:
     """Serves until SIGTERM or SIGINT, then stops cleanly; the process's exit code."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     with asyncio.Runner(loop_factory=_new_loop) as runner:
         runner.run(_serve(settings, group_settings, on_listening))
     return 0

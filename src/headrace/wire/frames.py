@@ -7,7 +7,7 @@ from typing import Any
 
 from headrace.wire.apis import name_of
 from headrace.wire.codec import decoder, encoder, message
-from headrace.wire.values import Cursor, Fields, Frame, MalformedError, Reader
+from headrace.wire.values import Cursor, Fields, Frame, Reader
 
 __all__ = ["Request", "decode_request", "encode_request", "encode_response", "response_body_reader"]
 
@@ -54,11 +54,13 @@ def decode_header(frame: bytes | bytearray | memoryview, api_key: int, version: 
 def decode_request(
     frame: bytes | bytearray | memoryview, api_key: int, version: int, *, client_host: str = ""
 ) -> Request:
-    """The request in a frame (without its length); raises MalformedError."""
+    """The request in a frame (without its length); raises MalformedError.
+
+    Bytes behind the request are ignored, as Kafka does: librdkafka sends some with
+    a Metadata request for all topics.
+    """
     header, cursor = decode_header(frame, api_key, version)
     body = _body_decoder(api_key, version)[1](cursor)
-    if cursor.position != cursor.end:
-        raise MalformedError(f"{cursor.end - cursor.position} bytes follow the {name_of(api_key)} request")
     return Request(
         api_key=api_key,
         api_version=version,
