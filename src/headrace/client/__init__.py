@@ -3,7 +3,7 @@
 `Connection` says where the log is. `producer`, `consumer` and `admin` make the
 clients of confluent-kafka from it, for records one by one. `RawFetcher` brings
 whole record batches for a range of offsets as the bytes that are on the log, so
-that they can be decoded column by column (`headrace.records.decode_columns`).
+that they can be decoded column by column (`headrace.records.columns`).
 
 Nothing here knows the broker's insides. May import `wire`, `records` and below.
 """
