@@ -38,7 +38,7 @@ def prepare(step: Step, settings: GroupSettings, now_ms: int) -> Step:
     if group.state is ClassicState.PREPARING:
         return step
     if group.state is ClassicState.COMPLETING:
-        step = _interrupt_sync(step)
+        step = _interrupt_sync(step, now_ms)
     delay = settings.group_initial_rebalance_delay_ms if group.state is ClassicState.EMPTY else 0
     deadline = now_ms + group.rebalance_timeout_ms
     return replace(
@@ -163,11 +163,17 @@ def refuse_waiting(member: ClassicMember, error: Code) -> tuple[Answer, ...]:
     return tuple(answers)
 
 
-def _interrupt_sync(step: Step) -> Step:
+def _interrupt_sync(step: Step, now_ms: int) -> Step:
     """Send those who wait for an assignment back to join again."""
     members = step.group.members
     answers = tuple(
         answer for m in members.values() for answer in refuse_waiting(m, Code.REBALANCE_IN_PROGRESS)
     )
-    freed = {k: replace(m, join_ticket=None, sync_ticket=None, synced=False) for k, m in members.items()}
+    freed = {key: _released(member, now_ms) for key, member in members.items()}
     return replace(step, group=replace(step.group, members=freed), answers=step.answers + answers)
+
+
+def _released(member: ClassicMember, now_ms: int) -> ClassicMember:
+    """The member without what it had parked; its session starts anew, since we kept it waiting."""
+    deadline = now_ms + member.session_timeout_ms if member.is_waiting else member.session_deadline_ms
+    return replace(member, join_ticket=None, sync_ticket=None, synced=False, session_deadline_ms=deadline)
