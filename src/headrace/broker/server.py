@@ -24,7 +24,7 @@ from headrace.clock import Clock, SystemClock
 from headrace.errors import ConfigError
 from headrace.groups import GroupSettings
 from headrace.storage import DataDirectory, Disk, PartitionLog
-from headrace.wire import Api, MalformedError, decode_request, encode_response, name_of
+from headrace.wire import Api, MalformedError, Request, decode_request, encode_response, name_of
 from headrace.wire.framing import SMALL_FRAME_BYTES
 
 __all__ = ["Broker"]
@@ -181,20 +181,23 @@ class Broker:
             if api_key == Api.API_VERSIONS:
                 return Reply(unsupported_version(self, _correlation_id(frame)))
             raise MalformedError(f"{name_of(api_key)} v{version} is not served")
-        request = decode_request(frame, api_key, version, client_host=connection.client_host)
-        if handler.local_address:
-            answer = await handler.call(self, request, connection.local_address)
-        else:
-            answer = await handler.call(self, request)
+        request = decode_request(
+            frame,
+            api_key,
+            version,
+            client_host=connection.client_host,
+            local_address=connection.local_address,
+        )
+        answer = await handler.call(self, request)
         if isinstance(answer, Reply):
             return answer
         return Reply(encode_response(api_key, version, request.correlation_id, answer))
 
-    def advertised(self, local_address: tuple[str, int]) -> tuple[str, int]:
-        """The address that a client who reached us at `local_address` is told to use."""
+    def advertised(self, request: Request) -> tuple[str, int]:
+        """The address that a client is told to use: what is configured, or where it reached us."""
         if self.settings.advertise:
             return host_and_port("advertise", self.settings.advertise)
-        return local_address
+        return request.local_address
 
     def partition(self, topic: str, index: int) -> Partition | None:
         """A partition by name and number, if it is there."""

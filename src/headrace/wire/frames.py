@@ -22,6 +22,7 @@ class Request:
     client_id: str | None
     body: Fields
     client_host: str = ""
+    local_address: tuple[str, int] = ("", 0)  # where the client reached us
 
     def __str__(self) -> str:
         return f"{name_of(self.api_key)} v{self.api_version} from {self.client_id or 'an unnamed client'}"
@@ -52,7 +53,12 @@ def decode_header(frame: bytes | bytearray | memoryview, api_key: int, version: 
 
 
 def decode_request(
-    frame: bytes | bytearray | memoryview, api_key: int, version: int, *, client_host: str = ""
+    frame: bytes | bytearray | memoryview,
+    api_key: int,
+    version: int,
+    *,
+    client_host: str = "",
+    local_address: tuple[str, int] = ("", 0),
 ) -> Request:
     """The request in a frame (without its length); raises MalformedError.
 
@@ -68,6 +74,7 @@ def decode_request(
         client_id=header.client_id,
         body=body,
         client_host=client_host,
+        local_address=local_address,
     )
 
 

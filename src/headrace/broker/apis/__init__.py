@@ -16,11 +16,10 @@ __all__ = ["HANDLERS", "Handler"]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Handler:
-    """What answers an API, for which versions, and whether it must know the address it was reached at."""
+    """What answers an API, and for which versions."""
 
     call: Callable[..., Awaitable[Any]]
     versions: VersionRange
-    local_address: bool = False
 
 
 async def _produce(*_: Any) -> Any:
@@ -31,7 +30,7 @@ HANDLERS: dict[int, Handler] = {
     Api.PRODUCE: Handler(_produce, VersionRange(3, 13)),
     Api.FETCH: Handler(fetch.fetch, VersionRange(4, 18)),
     Api.LIST_OFFSETS: Handler(offsets.list_offsets, VersionRange(1, 11)),
-    Api.METADATA: Handler(topics.metadata, VersionRange(0, 13), local_address=True),
+    Api.METADATA: Handler(topics.metadata, VersionRange(0, 13)),
     Api.API_VERSIONS: Handler(cluster.api_versions, VersionRange(0, 4)),
     Api.CREATE_TOPICS: Handler(topics.create_topics, VersionRange(2, 7)),
     Api.DELETE_TOPICS: Handler(topics.delete_topics, VersionRange(1, 6)),
@@ -43,7 +42,7 @@ HANDLERS: dict[int, Handler] = {
     Api.DESCRIBE_LOG_DIRS: Handler(cluster.describe_log_dirs, VersionRange(1, 5)),
     Api.CREATE_PARTITIONS: Handler(topics.create_partitions, VersionRange(0, 3)),
     Api.INCREMENTAL_ALTER_CONFIGS: Handler(configs.incremental_alter_configs, VersionRange(0, 1)),
-    Api.DESCRIBE_CLUSTER: Handler(cluster.describe_cluster, VersionRange(0, 2), local_address=True),
+    Api.DESCRIBE_CLUSTER: Handler(cluster.describe_cluster, VersionRange(0, 2)),
     Api.LIST_CONFIG_RESOURCES: Handler(configs.list_config_resources, VersionRange(0, 1)),
     Api.DESCRIBE_TOPIC_PARTITIONS: Handler(topics.describe_topic_partitions, VersionRange(0, 0)),
     **{api: Handler(call, versions) for api, (call, versions) in groups.HANDLERS.items()},

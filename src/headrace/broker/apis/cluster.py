@@ -41,7 +41,7 @@ async def describe_cluster(
     broker: "Broker", request: Request, local_address: tuple[str, int]
 ) -> dict[str, Any]:
     """A cluster of one."""
-    host, port = broker.advertised(local_address)
+    host, port = broker.advertised(request)
     return {
         "endpoint_type": request.body.endpoint_type,
         "cluster_id": broker.directory.cluster_id,

@@ -49,18 +49,17 @@ async def _or(attempt: Awaitable[T], unavailable: T) -> T:
 # --- who coordinates ----------------------------------------------------------------------------
 
 
-async def find_coordinator(
-    broker: "Broker", request: Request, local_address: tuple[str, int] | None = None
-) -> dict[str, Any]:
+async def find_coordinator(broker: "Broker", request: Request) -> dict[str, Any]:
     """Always this broker, for groups and transactions alike."""
     body = request.body
+    found = _coordinator(broker, request)
     if request.api_version < 4:
-        return _coordinator(broker, body.key_type, local_address)
-    found = _coordinator(broker, body.key_type, local_address)
+        return found
     return {"coordinators": [{"key": key, **found} for key in body.coordinator_keys]}
 
 
-def _coordinator(broker: "Broker", key_type: int, local_address: tuple[str, int] | None) -> dict[str, Any]:
+def _coordinator(broker: "Broker", request: Request) -> dict[str, Any]:
+    key_type = request.body.key_type
     if key_type not in (GROUP, TRANSACTION):
         message = f"there is no coordinator of type {key_type}; 0 is a group, 1 a transaction"
         return {
@@ -70,7 +69,7 @@ def _coordinator(broker: "Broker", key_type: int, local_address: tuple[str, int]
             "host": "",
             "port": -1,
         }
-    host, port = broker.advertised(local_address or (broker.host, broker.port))
+    host, port = broker.advertised(request)
     return {
         "error_code": 0,
         "error_message": None,

@@ -25,14 +25,14 @@ MOST_PARTITIONS = 10_000
 # --- metadata ---------------------------------------------------------------------------------
 
 
-async def metadata(broker: "Broker", request: Request, local_address: tuple[str, int]) -> dict[str, Any]:
+async def metadata(broker: "Broker", request: Request) -> dict[str, Any]:
     """Who serves which partition: always us."""
     wanted = request.body.topics
     if wanted is None or (request.api_version == 0 and not wanted):
         topics = [_described(broker, topic) for topic in broker.topics.all()]
     else:
         topics = [await _wanted(broker, request, topic) for topic in wanted]
-    host, port = broker.advertised(local_address)
+    host, port = broker.advertised(request)
     return {
         "brokers": [{"node_id": broker.settings.node_id, "host": host, "port": port}],
         "cluster_id": broker.directory.cluster_id,
