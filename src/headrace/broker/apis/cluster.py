@@ -37,9 +37,7 @@ def _served() -> list[dict[str, int]]:
     ]
 
 
-async def describe_cluster(
-    broker: "Broker", request: Request, local_address: tuple[str, int]
-) -> dict[str, Any]:
+async def describe_cluster(broker: "Broker", request: Request) -> dict[str, Any]:
     """A cluster of one."""
     host, port = broker.advertised(request)
     return {
