@@ -115,6 +115,15 @@ def test_damage_that_no_checksum_caught_is_refused_or_harmless_and_never_another
     assert refused > 100
 
 
+@pytest.mark.parametrize("length", [-2, 0, 2, 4, 100])
+def test_a_value_that_does_not_fill_its_record_is_refused(length):
+    buffer = bytearray(stamped([([Record(0, 0, None, b"abc")], Codec.NONE)]))
+    assert buffer[-5] == 3 << 1  # the value's length, zigzag: before the value and the count of headers
+    buffer[-5] = length << 1 if length >= 0 else 3
+    with pytest.raises(CorruptionError):
+        decode_columns(buffer, columns=("offset", "value"))
+
+
 def test_more_records_claimed_than_there_are_is_refused():
     buffer = bytearray(stamped([([Record(0, 0, None, b"value")], Codec.NONE)]))
     buffer[57:61] = (2**31 - 1).to_bytes(4, "big")

@@ -54,6 +54,11 @@ def test_every_good_value_is_read_and_every_bad_one_marked_whatever_their_neighb
         assert (names[row], numbers[row]) == (expected["name"], expected["number"])
 
 
+def test_two_halves_and_a_double_do_not_add_up_to_three_good_rows():
+    parsed = parse(b'{"name":"', b'"}', b'{}}\n{"v":{}')
+    assert parsed.bad_count == 3
+
+
 def test_a_null_value_and_a_json_null_are_rows_of_nulls_and_not_bad():
     parsed = parse(None, b"null", b"{}")
     assert [column.to_pylist() for column in parsed.columns] == [[None] * 3, [None] * 3]
