@@ -20,6 +20,7 @@ import datetime
 import json
 import os
 import platform
+import statistics
 import subprocess
 import sys
 import time
@@ -34,6 +35,7 @@ from headrace.testing.kafka import KAFKA_VERSION, PeerUnavailable
 
 CLIENT = Path(__file__).with_name("log_client.py")
 CLIENT_TIMEOUT_S = 300
+QUIET_CORES = 0.3
 START_UP, MEMORY = "start-up", "memory"
 PEERS = (KAFKA, KAFKA_SYNCING)
 
@@ -68,6 +70,8 @@ class Plan:
     seconds: float
     latency_samples: int
     workloads: tuple[Workload, ...]
+    warmups: tuple[Workload, ...]
+    judged: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,10 +161,12 @@ def make_plan(options: argparse.Namespace) -> Plan:
     )
     return Plan(
         rounds=options.rounds or (1 if options.quick else 5),
-        starts=0 if options.only not in START_UP else 1 if options.quick else 5,
+        starts=0 if options.only not in START_UP else 1 if options.quick else 3,
         seconds=60 if options.quick else 540,
         latency_samples=400 if options.quick else 2000,
         workloads=workloads,
+        warmups=workloads[:1] if options.quick else workloads,
+        judged=not options.quick,
     )
 
 
@@ -180,7 +186,7 @@ def measure_load(plan: Plan, samples: Samples, began: float) -> None:
     with contextlib.ExitStack() as stack:
         running = {system: stack.enter_context(start()) for system, start in BROKERS.items()}
         watches = {system: stack.enter_context(MemoryWatch(broker.pid)) for system, broker in running.items()}
-        one_round(plan, running, Samples(), 0)
+        one_round(dataclasses.replace(plan, workloads=plan.warmups), running, Samples(), 0)
         for number in range(1, plan.rounds + 1):
             one_round(plan, running, samples, number)
             if time.monotonic() - began > plan.seconds:
@@ -236,21 +242,36 @@ def progress(workload: Workload, system: str, result: Mapping[str, float]) -> st
 def print_result(plan: Plan, samples: Samples, seconds: float) -> None:
     rows = [("what", "measure", "ours", "Kafka", "ratio", "bar", "Kafka syncing", "ratio", "bar")]
     for workload in plan.workloads:
-        rows += [row(samples, workload.name, measure) for measure in MEASURES]
+        rows += [row(plan, samples, workload.name, measure) for measure in MEASURES]
     if plan.starts:
-        rows.append(row(samples, START_UP, START_MEASURE))
+        rows.append(row(plan, samples, START_UP, START_MEASURE))
     if plan.workloads:
-        rows.append(row(samples, MEMORY, MEMORY_MEASURE))
+        rows.append(row(plan, samples, MEMORY, MEMORY_MEASURE))
     print(f"\n{datetime.date.today()}, {machine()}, {seconds:.0f} s in all; Kafka {KAFKA_VERSION}")
-    print("Medians; a ratio is ours / theirs, the median of the rounds' own ratios.\n")
+    print("Medians; a ratio is ours / theirs, the median of the rounds' own ratios.")
+    for caution in cautions(plan, samples):
+        print(caution)
+    print()
     print_table(rows)
 
 
-def row(samples: Samples, subject: str, measure: Measure) -> tuple[str, ...]:
+def cautions(plan: Plan, samples: Samples) -> Iterator[str]:
+    """What a reader must know before believing a ratio."""
+    if not plan.judged:
+        yield "A quick run: Kafka is not warm and one round is no median, so nothing is judged."
+    others = samples.all_of("others_cores")
+    if others and statistics.median(others) > QUIET_CORES:
+        yield (
+            f"Not a quiet machine: other processes had {statistics.median(others):.1f} of {os.cpu_count()} cores"
+            " in the median run. Run again when it is."
+        )
+
+
+def row(plan: Plan, samples: Samples, subject: str, measure: Measure) -> tuple[str, ...]:
     cells = [subject, measure.title, cell(samples, OURS, subject, measure)]
     for peer in PEERS:
         ratio = samples.median_ratio(OURS, peer, subject, measure.key)
-        bar = measure.bars.get(peer)
+        bar = measure.bars.get(peer) if plan.judged else None
         cells.append(cell(samples, peer, subject, measure))
         cells.append("-" if ratio is None else f"{ratio:.2f}")
         cells.append(bar.verdict(ratio) if bar is not None and ratio is not None else "")

@@ -49,6 +49,10 @@ class Samples:
         ratios = self.ratios(ours, theirs, subject, measure)
         return statistics.median(ratios) if ratios else None
 
+    def all_of(self, measure: str) -> list[float]:
+        """The figures of one measure, whatever the system and the subject."""
+        return [value for key, found in self.values.items() if key[2] == measure for value in found]
+
     def as_json(self) -> list[dict[str, object]]:
         return [
             {
