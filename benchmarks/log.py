@@ -259,10 +259,10 @@ def cautions(plan: Plan, samples: Samples) -> Iterator[str]:
     """What a reader must know before believing a ratio."""
     if not plan.judged:
         yield "A quick run: Kafka is not warm and one round is no median, so nothing is judged."
-    others = samples.all_of("others_cores")
-    if others and statistics.median(others) > QUIET_CORES:
+    others = statistics.median(samples.all_of("others_cores") or [0.0])
+    if others > QUIET_CORES:
         yield (
-            f"Not a quiet machine: other processes had {statistics.median(others):.1f} of {os.cpu_count()} cores"
+            f"Not a quiet machine: other processes had {others:.1f} of {os.cpu_count()} cores"
             " in the median run. Run again when it is."
         )
 
