@@ -179,7 +179,8 @@ class PartitionLog:
 
         Raises DiskError when the disk refused. `full`: nothing is lost that was
         acknowledged, the queued batches are dropped, and later appends may succeed.
-        Otherwise the log is read-only from here on (`failed`).
+        Otherwise the log is read-only from here on (`failed`). Until the next append
+        begins a new generation, every commit raises the same error again.
         """
         with self._writer_lock:
             with self._queue_lock:
@@ -377,7 +378,7 @@ class PartitionLog:
     def close(self) -> None:
         """Commits what is queued and leaves a checkpoint, so that the next open scans nothing."""
         try:
-            if self.failed is None:
+            if self.failed is None and self._queue:
                 self.commit()
         finally:
             with self._maintenance_lock, self._writer_lock:

@@ -49,11 +49,13 @@ class LogMachine(RuleBasedStateMachine):
         self.disk = SimulatedDisk()
         self.synced: list[Record | None] = []  # by offset; None where a crash left damage
         self.queued: list[Record] = []
+        self.refused = False  # the last commit failed, and nothing was appended since
         self.start = 0
         self.now_ms = 0
         self.open()
 
     def open(self):
+        self.refused = False
         self.log = PartitionLog.open(PATH, self.config, files=Files(self.disk, limit=3, index_cache_bytes=64))
 
     # -- what is done to it
@@ -63,9 +65,14 @@ class LogMachine(RuleBasedStateMachine):
         base = self.log.append(encode_batch(records, codec=codec), now_ms=self.now_ms)
         assert base == len(self.synced) + len(self.queued)
         self.queued += [record._replace(offset=base + delta) for delta, record in enumerate(records)]
+        self.refused = False
 
     @rule()
     def commit(self):
+        if self.refused:
+            with pytest.raises(DiskError):
+                self.log.commit()
+            return
         assert self.log.commit() == len(self.synced) + len(self.queued)
         self.synced += self.queued
         self.queued = []
@@ -124,7 +131,7 @@ class LogMachine(RuleBasedStateMachine):
         self.disk.crash_at = self.disk.steps + steps
         try:
             self.log.commit()
-        except Crash:
+        except (Crash, DiskError):
             pass
         else:
             self.synced += self.queued
@@ -147,6 +154,7 @@ class LogMachine(RuleBasedStateMachine):
             self.log.commit()
         except DiskError as error:
             assert error.full
+            self.refused = True
         done = self.log.high_watermark - len(self.synced)
         self.synced += self.queued[:done]
         self.queued = []
@@ -220,7 +228,7 @@ def _table(records):
 
 TestLogAgainstAList = LogMachine.TestCase
 TestLogAgainstAList.settings = settings(
-    max_examples=60,
+    max_examples=150,
     stateful_step_count=40,
     deadline=None,
     print_blob=True,

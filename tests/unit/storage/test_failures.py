@@ -188,6 +188,17 @@ def test_an_outcome_too_old_to_be_remembered_counts_as_failed(disk, open_log):
     assert len(log._outcomes) <= 65
 
 
+def test_a_log_is_closed_in_peace_after_a_full_disk(disk, open_log):
+    log = open_log(disk)
+    commit(log, batch(b"a"))
+    fill(disk)
+    log.append(batch(b"b"), now_ms=1)
+    with pytest.raises(DiskError):
+        log.commit()
+    log.close()
+    assert open_log(disk).high_watermark == 1
+
+
 def test_a_checkpoint_that_cannot_be_written_harms_nothing(disk, open_log, monkeypatch):
     log = open_log(disk)
     commit(log, batch(b"a"), now_ms=1)
