@@ -1,17 +1,14 @@
 """Kafka's protocol without I/O: frames to requests, replies to frames.
 
-The schemas are kio's; the codec is ours, for two reasons. A length read from
-the wire never sizes an allocation (kio's native reader reserves whatever an
-array claims, and an absurd claim aborts the process). And one handler serves
-all versions: a decoded body has every field of every version, absent ones at
-their default, and a reply is a plain dict from which each version takes the
-fields it knows.
+The schemas are kio's, folded into one table (`schemas`); the codec is ours. A
+length read from the wire never sizes an allocation. One handler serves all
+versions: a decoded body has every field of every version, absent ones at their
+default, and a reply is a plain dict from which each version takes the fields it
+knows.
 
 Times are integers in milliseconds, error codes plain integers, the zero UUID
 is None. May import `records`, `errors`.
 """
-
-from kio.schema.errors import ErrorCode
 
 from headrace.wire.apis import Api, VersionRange, name_of, versions_of
 from headrace.wire.codec import decoder, encoder
@@ -23,6 +20,7 @@ from headrace.wire.frames import (
     response_body_reader,
 )
 from headrace.wire.framing import FrameAssembler
+from headrace.wire.schemas import ErrorCode
 from headrace.wire.values import Deferred, Fields, Frame, MalformedError
 
 __all__ = [

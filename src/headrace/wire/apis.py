@@ -3,7 +3,7 @@
 from enum import IntEnum
 from typing import NamedTuple
 
-from kio.schema.index import api_key_map, schema_name_map
+from headrace.wire.schemas import MESSAGES
 
 __all__ = ["Api", "VersionRange", "name_of", "versions_of"]
 
@@ -56,11 +56,12 @@ class VersionRange(NamedTuple):
 
 
 def name_of(api_key: int) -> str:
-    """The schema's name of an API, such as "join_group"; the number itself when unknown."""
-    return api_key_map.get(api_key, str(api_key))
+    """The schema's name of an API, such as "join_group"; its number when unknown."""
+    message = MESSAGES.get(api_key)
+    return message.name if message is not None else f"API {api_key}"
 
 
 def versions_of(api_key: int) -> VersionRange:
     """All versions of an API that have a schema."""
-    known = schema_name_map[api_key_map[api_key]]
-    return VersionRange(min(known), max(known))
+    message = MESSAGES[api_key]
+    return VersionRange(message.first, message.last)

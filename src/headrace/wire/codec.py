@@ -1,15 +1,10 @@
-"""Readers and writers of whole messages, compiled once from kio's dataclasses."""
+"""Readers and writers of whole messages, compiled once from `schemas`."""
 
-import dataclasses
-import struct
 from collections.abc import Mapping
 from functools import cache
-from pkgutil import resolve_name
-from typing import Any, get_args, get_origin
+from typing import Any
 
-from kio.schema.index import api_key_map, schema_name_map
-
-from headrace.wire.union import default_of, union, without_none
+from headrace.wire.schemas import MESSAGES, Field
 from headrace.wire.values import (
     FIXED,
     UUID,
@@ -22,33 +17,93 @@ from headrace.wire.values import (
     Writer,
     array,
     blob,
+    checked,
     read_uvarint,
     write_uvarint,
 )
 
-__all__ = ["decoder", "encoder", "message"]
+__all__ = ["REQUEST", "RESPONSE", "decoder", "encoder", "is_flexible", "read_tags"]
+
+REQUEST, RESPONSE = "request", "response"
 
 _read_int8, _write_int8, _ = FIXED["int8"]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Field:
-    name: str
-    tag: int | None
-    codec: Codec
-    default: Any
+# --- the surface ------------------------------------------------------------------------------
 
 
-def _value_codec(annotation: Any, kind: str | None, flexible: bool, nullable: bool) -> Codec:
-    if dataclasses.is_dataclass(annotation):
-        codec: Codec = _structure(annotation)  # type: ignore[arg-type]
+def is_flexible(api_key: int, version: int, kind: str) -> bool:
+    """Whether a message has compact lengths and tagged fields in this version."""
+    message = MESSAGES[api_key]
+    return version >= (message.flexible_request if kind == REQUEST else message.flexible_response)
+
+
+@cache
+def _message(api_key: int, version: int, kind: str) -> Codec:
+    fields = MESSAGES[api_key].request if kind == REQUEST else MESSAGES[api_key].response
+    return _structure((api_key, kind), fields, version, is_flexible(api_key, version, kind))
+
+
+def decoder(api_key: int, version: int, kind: str) -> Reader:
+    """Reads one message from a cursor; raises MalformedError on anything that does not fit."""
+    return checked(_message(api_key, version, kind).read)
+
+
+def encoder(api_key: int, version: int, kind: str) -> Writer:
+    """Appends one message, given as a dict of the fields that differ from their defaults."""
+    return _message(api_key, version, kind).write
+
+
+# --- one shape for all versions ---------------------------------------------------------------
+
+
+@cache
+def _shape(path: tuple[Any, ...], fields: tuple[Field, ...]) -> type[Fields]:
+    """A `Fields` class whose class attributes are the defaults of all versions' fields.
+
+    A decoded body thus has every field that any version has, and handlers are
+    written once.
+    """
+    name = "".join(word.title() for word in str(path[-1]).split("_"))
+    defaults = {field.name: field.default for field in fields}
+    return type(name, (Fields,), {**defaults, "known": frozenset(defaults)})
+
+
+# --- structures -------------------------------------------------------------------------------
+
+
+def _structure(path: tuple[Any, ...], fields: tuple[Field, ...], version: int, flexible: bool) -> Codec:
+    present = [field for field in fields if field.first <= version <= field.last]
+    shape = _shape(path, fields)
+    plain = [(field, _field(path, field, version, flexible)) for field in present if field.tag is None]
+    tagged = {
+        field.tag: (field, _field(path, field, version, flexible))
+        for field in present
+        if field.tag is not None
+    }
+    return Codec(
+        _structure_reader(shape, plain, tagged, flexible),
+        _structure_writer(shape, plain, tagged, flexible),
+        sum(codec.least_bytes for _, codec in plain) + flexible,
+    )
+
+
+def _field(path: tuple[Any, ...], field: Field, version: int, flexible: bool) -> Codec:
+    if field.array:
+        item = _value((*path, field.name), field, version, flexible, False)
+        return Codec(*array(item, flexible, field.nullable), 1 if flexible else 4)
+    return _value((*path, field.name), field, version, flexible, field.nullable)
+
+
+def _value(path: tuple[Any, ...], field: Field, version: int, flexible: bool, nullable: bool) -> Codec:
+    if field.kind == "struct":
+        codec = _structure(path, field.of, version, flexible)
         return _nullable_structure(codec) if nullable else codec
-    assert kind is not None
-    if kind in FIXED:
-        return Codec(*FIXED[kind])
-    if kind == "uuid":
+    if field.kind in FIXED:
+        return Codec(*FIXED[field.kind])
+    if field.kind == "uuid":
         return UUID
-    return Codec(*blob(kind, flexible, nullable), 1 if flexible else 2)
+    return Codec(*blob(field.kind, flexible, nullable), 1 if flexible else 2)
 
 
 def _nullable_structure(codec: Codec) -> Codec:
@@ -66,49 +121,19 @@ def _nullable_structure(codec: Codec) -> Codec:
     return Codec(read, write, 1)
 
 
-def _field(field: Any, flexible: bool, legacy_text: bool) -> _Field:
-    annotation, nullable = without_none(field.type)
-    kind = field.metadata.get("kafka_type")
-    tag = field.metadata.get("tag")
-    default = default_of(field, annotation, nullable, kind)
-    if get_origin(annotation) is tuple:
-        item, _ = without_none(get_args(annotation)[0])
-        codec = Codec(
-            *array(_value_codec(item, kind, flexible, False), flexible, nullable), 1 if flexible else 4
-        )
-    else:
-        codec = _value_codec(annotation, kind, flexible and not legacy_text, nullable and tag is None)
-    return _Field(field.name, tag, codec, default)
-
-
-@cache
-def _structure(entity: Any) -> Codec:
-    """The codec of one dataclass of kio's."""
-    header = entity.__name__ == "RequestHeader"
-    fields = [
-        _field(field, entity.__flexible__, header and field.name == "client_id")
-        for field in dataclasses.fields(entity)
-    ]
-    plain = [field for field in fields if field.tag is None]
-    tagged = {field.tag: field for field in fields if field.tag is not None}
-    least = sum(field.codec.least_bytes for field in plain) + bool(entity.__flexible__)
-    return Codec(
-        _structure_reader(union(entity), plain, tagged, entity.__flexible__),
-        _structure_writer(union(entity), plain, tagged, entity.__flexible__),
-        least,
-    )
+Tagged = Mapping[int, tuple[Field, Codec]]
 
 
 def _structure_reader(
-    shape: type[Fields], plain: list[_Field], tagged: Mapping[int, _Field], flexible: bool
+    shape: type[Fields], plain: list[tuple[Field, Codec]], tagged: Tagged, flexible: bool
 ) -> Reader:
-    steps = [(field.name, field.codec.read) for field in plain]
+    steps = [(field.name, codec.read) for field, codec in plain]
     new = shape.__new__
 
     def read(cursor: Cursor) -> Fields:
         values = {name: read_field(cursor) for name, read_field in steps}
         if flexible:
-            _read_tagged(cursor, tagged, values)
+            read_tags(cursor, tagged, values)
         fields = new(shape)
         fields.__dict__ = values
         return fields
@@ -116,23 +141,29 @@ def _structure_reader(
     return read
 
 
-def _read_tagged(cursor: Cursor, tagged: Mapping[int, _Field], values: dict[str, Any]) -> None:
+def read_tags(cursor: Cursor, tagged: Tagged, values: dict[str, Any]) -> None:
+    """Takes the tagged fields that are known; the others are skipped."""
     for _ in range(read_uvarint(cursor)):
         tag, size = read_uvarint(cursor), read_uvarint(cursor)
         start = cursor.position
         if size > cursor.end - start:
             raise MalformedError(f"tagged field {tag} of {size} bytes does not fit the message")
         if tag in tagged:
-            values[tagged[tag].name] = tagged[tag].codec.read(cursor)
+            field, codec = tagged[tag]
+            values[field.name] = codec.read(cursor)
             if cursor.position != start + size:
                 raise MalformedError(f"tagged field {tag} is not of the {size} bytes it claims")
         cursor.position = start + size
 
 
 def _structure_writer(
-    shape: type[Fields], plain: list[_Field], tagged: Mapping[int, _Field], flexible: bool
+    shape: type[Fields], plain: list[tuple[Field, Codec]], tagged: Tagged, flexible: bool
 ) -> Writer:
-    steps = [(field.name, field.codec.write, field.default) for field in plain]
+    # A structure that is not given is written with its fields' defaults.
+    steps = [
+        (field.name, codec.write, {} if _is_struct(field) and field.default is None else field.default)
+        for field, codec in plain
+    ]
     known: frozenset[str] = shape.known  # type: ignore[attr-defined]
 
     def write(out: Frame, values: Mapping[str, Any]) -> None:
@@ -146,45 +177,22 @@ def _structure_writer(
     return write
 
 
-def _given(values: Mapping[str, Any], field: _Field) -> bool:
+def _is_struct(field: Field) -> bool:
+    return field.kind == "struct" and not field.array and not field.nullable
+
+
+def _given(values: Mapping[str, Any], field: Field) -> bool:
     """Whether a tagged field differs from its default; an empty list is an empty tuple."""
     value = values.get(field.name, field.default)
     return bool(value != (list(field.default) if isinstance(value, list) else field.default))
 
 
-def _write_tagged(out: Frame, tagged: Mapping[int, _Field], values: Mapping[str, Any]) -> None:
-    present = [(tag, field) for tag, field in sorted(tagged.items()) if _given(values, field)]
+def _write_tagged(out: Frame, tagged: Tagged, values: Mapping[str, Any]) -> None:
+    present = [(tag, *tagged[tag]) for tag in sorted(tagged) if _given(values, tagged[tag][0])]
     write_uvarint(out, len(present))
-    for tag, field in present:
+    for tag, field, codec in present:
         inner = Frame()
-        field.codec.write(inner, values[field.name])
+        codec.write(inner, values[field.name])
         write_uvarint(out, tag)
         write_uvarint(out, len(inner))
         out += inner
-
-
-@cache
-def message(api_key: int, version: int, kind: str) -> Any:
-    """kio's dataclass of a message: kind is "request" or "response"."""
-    versions = schema_name_map[api_key_map[api_key]]
-    return next(resolve_name(path) for entity, path in versions[version].items() if entity.name == kind)
-
-
-def decoder(entity: Any) -> Reader:
-    """Reads one entity from a cursor; raises MalformedError on anything that does not fit."""
-    read = _structure(entity).read
-
-    def checked(cursor: Cursor) -> Any:
-        try:
-            return read(cursor)
-        except (struct.error, IndexError):
-            raise MalformedError("the message ends in the middle of a field") from None
-        except UnicodeDecodeError:
-            raise MalformedError("a string of the message is not UTF-8") from None
-
-    return checked
-
-
-def encoder(entity: Any) -> Writer:
-    """Appends one entity, given as a dict of the fields that differ from their defaults."""
-    return _structure(entity).write

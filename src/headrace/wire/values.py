@@ -28,6 +28,7 @@ __all__ = [
     "Writer",
     "array",
     "blob",
+    "checked",
     "read_uvarint",
     "write_uvarint",
 ]
@@ -100,6 +101,20 @@ class Frame(bytearray):
 
 Reader = Callable[[Cursor], Any]
 Writer = Callable[[Frame, Any], None]
+
+
+def checked(read: Reader) -> Reader:
+    """The same reader, with everything that bytes can do to it turned into MalformedError."""
+
+    def read_checked(cursor: Cursor) -> Any:
+        try:
+            return read(cursor)
+        except (struct.error, IndexError):
+            raise MalformedError("the message ends in the middle of a field") from None
+        except UnicodeDecodeError:
+            raise MalformedError("a string of the message is not UTF-8") from None
+
+    return read_checked
 
 
 # --- primitives -------------------------------------------------------------------------------
