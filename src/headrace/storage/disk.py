@@ -6,7 +6,7 @@ import fcntl
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 __all__ = ["Disk", "SyncFailed", "is_full", "sync", "write_all"]
@@ -14,6 +14,10 @@ __all__ = ["Disk", "SyncFailed", "is_full", "sync", "write_all"]
 _NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 _FULLFSYNC = getattr(fcntl, "F_FULLFSYNC", 0)
 _IOV_MAX = os.sysconf("SC_IOV_MAX") if "SC_IOV_MAX" in os.sysconf_names else 1024
+
+# One call with many megabytes costs several times the processor time of many calls with
+# one each (measured on ext4, Linux 6.18); many small buffers still share a call.
+_WRITE_BYTES = 256 * 1024
 
 Readable = bytes | bytearray | memoryview
 
@@ -155,11 +159,7 @@ def sync(disk: Disk, fd: int, directory: Path | None = None) -> None:
 
 def write_all(disk: Disk, fd: int, buffers: Sequence[Readable], position: int) -> int:
     """Writes every byte, however few the kernel takes at a time; the position after the last."""
-    start = 0
-    while start < len(buffers):
-        group = list(buffers[start : start + _IOV_MAX])
-        start += len(group)
-        left = sum(map(len, group))
+    for group, left in _groups(buffers):
         while left:
             written = disk.pwritev(fd, group, position)
             if written <= 0:
@@ -169,6 +169,20 @@ def write_all(disk: Disk, fd: int, buffers: Sequence[Readable], position: int) -
             if left:
                 group = _without(group, written)
     return position
+
+
+def _groups(buffers: Sequence[Readable]) -> Iterator[tuple[list[Readable], int]]:
+    """Buffers to be written in one call each, and how many bytes they are."""
+    group: list[Readable] = []
+    size = 0
+    for buffer in buffers:
+        group.append(buffer)
+        size += len(buffer)
+        if size >= _WRITE_BYTES or len(group) == _IOV_MAX:
+            yield group, size
+            group, size = [], 0
+    if group:
+        yield group, size
 
 
 def _without(buffers: Sequence[Readable], count: int) -> list[Readable]:
