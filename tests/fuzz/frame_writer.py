@@ -7,7 +7,6 @@ aim at them one must know where they are, which no ordinary encoder tells.
 import dataclasses
 import random
 import struct
-from collections.abc import Callable
 from dataclasses import dataclass
 from types import NoneType
 from typing import Any, get_args, get_origin
@@ -33,7 +32,11 @@ BATCH = batch_of([b"one", b"two"])
 GROUPS = ["fuzz-a", "fuzz-b", ""]
 TEXTS = ["", "x", "consumer", "range", "1", "retention.ms", "größe"]
 # Names that exist, and names that cannot: a fuzzer that creates topics would measure its own success.
-TOPICS = {"create_topics": ["a/b", "", "fuzz"], "create_partitions": ["missing"], "delete_topics": ["missing", ""]}
+TOPICS = {
+    "create_topics": ["a/b", "", "fuzz"],
+    "create_partitions": ["missing"],
+    "delete_topics": ["missing", ""],
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +58,24 @@ def uvarint(value: int) -> bytes:
     return bytes(out)
 
 
-class FrameWriter:
-    """One request of an API and version, its values chosen by `choose`; `data` leaves out the frame's length."""
+@dataclass(frozen=True, slots=True)
+class Array:
+    """An array with one item: its length, and where the item starts and ends."""
 
-    def __init__(self, api: str, api_key: int, version: int, choose: random.Random, *, items: int = 1) -> None:
+    length: Length
+    start: int
+    end: int
+
+
+class FrameWriter:
+    """One request, its values chosen by `choose`; `data` leaves out the frame's own length."""
+
+    def __init__(
+        self, api: str, api_key: int, version: int, choose: random.Random, *, items: int = 1
+    ) -> None:
         self.data = bytearray()
         self.lengths: list[Length] = []
+        self.arrays: list[Array] = []
         self._api = api
         self._choose = choose
         self._items = items
@@ -101,11 +116,13 @@ class FrameWriter:
     def _array(self, field: Any, item: Any, flexible: bool) -> None:
         count = self._items
         self._length(count + 1 if flexible else count, "uvarint" if flexible else "int32", "array")
+        length, start = self.lengths[-1], len(self.data)
         for _ in range(count):
             if dataclasses.is_dataclass(item):
                 self._structure(item)
             else:
                 self._value(field.name, field.metadata["kafka_type"], flexible)
+        self.arrays.append(Array(length, start, len(self.data)))
 
     def _value(self, name: str, kind: str, flexible: bool) -> None:
         if kind in _FORMATS:
@@ -123,6 +140,8 @@ class FrameWriter:
             self.data += text
 
     def _number(self, name: str, kind: str) -> int:
+        if name == "acks":
+            return -1  # without acknowledgement there is no answer to wait for
         if "timedelta" in kind or name.endswith("timeout"):
             return self._choose.choice([0, 10, 6000 if "session" in name else 20])
         if name in ("partition", "partition_index", "index", "num_partitions", "count"):
@@ -147,6 +166,3 @@ def _without_none(annotation: Any) -> tuple[Any, bool]:
     parts = [part for part in get_args(annotation) if part is not NoneType]
     optional = NoneType in get_args(annotation)
     return (parts[0], True) if optional else (annotation, False)
-
-
-Mutation = Callable[[FrameWriter, random.Random], bytes]

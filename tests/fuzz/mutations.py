@@ -3,7 +3,7 @@
 import random
 import struct
 
-from frame_writer import FrameWriter, Length, uvarint
+from frame_writer import Array, FrameWriter, Length, uvarint
 
 _length = struct.Struct(">i")
 
@@ -24,6 +24,15 @@ def with_length(request: FrameWriter, length: Length, absurd: bytes) -> bytes:
     """The request with one of its lengths replaced, the frame's own length being right."""
     data = request.data
     return framed(data[: length.position] + absurd + data[length.position + length.size :])
+
+
+def stuffed(request: FrameWriter, array: Array, size: int) -> bytes:
+    """The request with one array's only item repeated until the frame has about `size` bytes; well-formed."""
+    data, length = request.data, array.length
+    item = bytes(data[array.start : array.end])
+    count = (size - len(data)) // max(len(item), 1)
+    encoded = uvarint(count + 1) if length.form == "uvarint" else struct.pack(">i", count)
+    return framed(data[: length.position] + encoded + item * count + data[array.end :])
 
 
 def absurd_length(request: FrameWriter, choose: random.Random) -> bytes:
@@ -56,7 +65,9 @@ def with_bytes_replaced(request: FrameWriter, choose: random.Random) -> bytes:
 
 def with_a_part_repeated(request: FrameWriter, choose: random.Random) -> bytes:
     start, end = sorted(choose.sample(range(len(request.data) + 1), 2))
-    return framed(request.data[:end] + request.data[start:end] * choose.choice([1, 3, 50]) + request.data[end:])
+    return framed(
+        request.data[:end] + request.data[start:end] * choose.choice([1, 3, 50]) + request.data[end:]
+    )
 
 
 def of_an_unknown_version(request: FrameWriter, choose: random.Random) -> bytes:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 
 import pytest
+
 from clients.driver import DriverError, Unsupported
 from clients.launch import CLIENTS
 from clients.pool import ClientPool, fresh

@@ -105,12 +105,19 @@ class Driver(ABC):
 
     @abstractmethod
     def produce(
-        self, topic: str, messages: Sequence[Message], *, codec: str = "none", max_request_bytes: int = 1 << 20
+        self,
+        topic: str,
+        messages: Sequence[Message],
+        *,
+        codec: str = "none",
+        max_request_bytes: int = 1 << 20,
     ) -> list[Sent]:
         """Send all with acks=all and wait; raises the first refusal."""
 
     @abstractmethod
-    def read(self, topic: str, start: Mapping[int, int], count: int, *, timeout_s: float = 20) -> list[Record]:
+    def read(
+        self, topic: str, start: Mapping[int, int], count: int, *, timeout_s: float = 20
+    ) -> list[Record]:
         """Read exactly `count` records from the given offsets on, in no group."""
 
     @abstractmethod
@@ -118,7 +125,9 @@ class Driver(ABC):
         """List-offsets: "earliest", "latest", "max_timestamp" or a time in milliseconds."""
 
     @abstractmethod
-    def create_topic(self, topic: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None: ...
+    def create_topic(
+        self, topic: str, partitions: int = 1, config: Mapping[str, str] | None = None
+    ) -> None: ...
 
     @abstractmethod
     def delete_topic(self, topic: str) -> None: ...

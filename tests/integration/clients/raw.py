@@ -7,6 +7,7 @@ judged by another one.
 import asyncio
 import io
 import struct
+import time
 from collections.abc import Mapping
 from datetime import timedelta
 from pkgutil import resolve_name
@@ -55,8 +56,9 @@ def answer_in(request: Any, frame: bytes) -> Any:
 def batch_of(values: list[bytes]) -> bytes:
     """One record batch, built by aiokafka."""
     builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 1 << 30)
+    now_ms = int(time.time() * 1000)  # with an old time, retention would rightly delete it
     for offset, value in enumerate(values):
-        builder.append(offset, 1_700_000_000_000, None, value, [])
+        builder.append(offset, now_ms, None, value, [])
     return bytes(builder.build())
 
 

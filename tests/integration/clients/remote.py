@@ -31,7 +31,9 @@ ANSWER_TIMEOUT_S = 60
 class ClientProcess:
     """One request at a time over JSON lines; what the client logs goes to `log`."""
 
-    def __init__(self, command: Sequence[str], *, log: Path, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, command: Sequence[str], *, log: Path, environment: Mapping[str, str] | None = None
+    ) -> None:
         self._log = log
         self._process = subprocess.Popen(
             command,
@@ -102,12 +104,19 @@ class RemoteDriver(Driver):
         self.process = process
 
     def produce(
-        self, topic: str, messages: Sequence[Message], *, codec: str = "none", max_request_bytes: int = 1 << 20
+        self,
+        topic: str,
+        messages: Sequence[Message],
+        *,
+        codec: str = "none",
+        max_request_bytes: int = 1 << 20,
     ) -> list[Sent]:
         args = {"topic": topic, "messages": messages, "codec": codec, "max_request_bytes": max_request_bytes}
         return [Sent(**fields) for fields in self.process.call("produce", **args)]
 
-    def read(self, topic: str, start: Mapping[int, int], count: int, *, timeout_s: float = 20) -> list[Record]:
+    def read(
+        self, topic: str, start: Mapping[int, int], count: int, *, timeout_s: float = 20
+    ) -> list[Record]:
         found = self.process.call("read", topic=topic, start=start, count=count, timeout_s=timeout_s)
         return [record_from(fields) for fields in found]
 

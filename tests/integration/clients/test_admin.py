@@ -3,10 +3,11 @@
 from collections.abc import Callable
 
 import pytest
+from kio.schema.errors import ErrorCode
+
 from clients.driver import Driver, DriverError, Membership, Message
 from clients.pool import fresh
 from clients.waiting import wait_until
-from kio.schema.errors import ErrorCode
 
 
 def refused_with(call: Callable[[], object]) -> int:
@@ -91,14 +92,18 @@ def test_an_altered_limit_takes_effect_at_once(client: Driver, new_topic: Callab
     assert refused_with(lambda: client.produce(topic, [too_large])) == ErrorCode.message_too_large
 
 
-def test_altering_with_a_wrong_value_is_refused_and_changes_nothing(client: Driver, new_topic: Callable[..., str]):
+def test_altering_with_a_wrong_value_is_refused_and_changes_nothing(
+    client: Driver, new_topic: Callable[..., str]
+):
     topic = new_topic(retention_ms=1000000)
     with pytest.raises(DriverError):
         client.alter_config(topic, {"retention.ms": "soon"})
     assert client.config(topic)["retention.ms"] == "1000000"
 
 
-def test_added_partitions_take_records_and_the_old_ones_keep_theirs(client: Driver, new_topic: Callable[..., str]):
+def test_added_partitions_take_records_and_the_old_ones_keep_theirs(
+    client: Driver, new_topic: Callable[..., str]
+):
     topic = new_topic(1)
     client.produce(topic, [Message(value=b"old", partition=0)])
     client.create_partitions(topic, 3)

@@ -1,6 +1,7 @@
 """Topics come into being when a client that allows it asks for one that is missing."""
 
 import pytest
+
 from clients.driver import Driver, DriverError, Membership, Message
 from clients.pool import fresh
 from clients.waiting import wait_until
@@ -18,7 +19,9 @@ def test_a_member_that_allows_it_creates_the_topic_it_subscribes_to(client: Driv
     handle = client.join(Membership(group=group, topics=[topic], allow_auto_create=True))
     try:
         wait_until(lambda: topic in client.topics())
-        wait_until(lambda: client.member(handle).assigned == {(topic, 0)}, about=lambda: client.member(handle))
+        wait_until(
+            lambda: client.member(handle).assigned == {(topic, 0)}, about=lambda: client.member(handle)
+        )
     finally:
         client.leave(handle)
 

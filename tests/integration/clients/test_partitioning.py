@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pytest
+
 from clients.driver import Message
 from clients.launch import CLIENTS
 from clients.pool import ClientPool
@@ -37,7 +38,9 @@ def test_the_key_picks_the_partition_by_murmur2_in_every_client(
     assert [place.partition for place in places] == expected
 
 
-def test_records_of_one_key_from_all_clients_share_a_partition(clients: ClientPool, new_topic: Callable[..., str]):
+def test_records_of_one_key_from_all_clients_share_a_partition(
+    clients: ClientPool, new_topic: Callable[..., str]
+):
     topic = new_topic(PARTITIONS)
     for name in CLIENTS:
         clients[name].produce(topic, [Message(key=b"order-17", value=name.encode())])

@@ -3,8 +3,9 @@
 from collections.abc import Callable
 
 import pytest
-from clients.driver import Driver, DriverError, Message
 from kio.schema.errors import ErrorCode
+
+from clients.driver import Driver, DriverError, Message
 
 BASE_MS = 1_700_000_000_000
 
@@ -33,9 +34,20 @@ def test_an_empty_partition_starts_and_ends_at_zero(client: Driver, new_topic: C
 
 @pytest.mark.parametrize(
     ("after_ms", "offset"),
-    [(-1, 0), (0, 0), (1, 1), (2000, 2), (2001, 3), (60_000, 3), (5 * 60_000 + 1000, 16), (9 * 60_000 + 2000, 29)],
+    [
+        (-1, 0),
+        (0, 0),
+        (1, 1),
+        (2000, 2),
+        (2001, 3),
+        (60_000, 3),
+        (5 * 60_000 + 1000, 16),
+        (9 * 60_000 + 2000, 29),
+    ],
 )
-def test_a_time_finds_the_first_record_that_is_not_earlier(client: Driver, minutes: str, after_ms: int, offset: int):
+def test_a_time_finds_the_first_record_that_is_not_earlier(
+    client: Driver, minutes: str, after_ms: int, offset: int
+):
     found = client.offset(minutes, 0, BASE_MS + after_ms)
     assert found.offset == offset
     (record,) = client.read(minutes, {0: offset}, 30 - offset)[:1]
@@ -49,10 +61,14 @@ def test_a_time_behind_the_last_record_finds_nothing(client: Driver, minutes: st
 def test_seeking_to_a_time_replays_from_there(client: Driver, minutes: str):
     found = client.offset(minutes, 0, BASE_MS + 7 * 60_000)
     values = [int(record.value) for record in client.read(minutes, {0: found.offset}, 9)]
-    assert values == [BASE_MS + minute * 60_000 + second * 1000 for minute in (7, 8, 9) for second in range(3)]
+    assert values == [
+        BASE_MS + minute * 60_000 + second * 1000 for minute in (7, 8, 9) for second in range(3)
+    ]
 
 
-def test_the_largest_timestamp_is_found_though_later_records_are_older(client: Driver, new_topic: Callable[..., str]):
+def test_the_largest_timestamp_is_found_though_later_records_are_older(
+    client: Driver, new_topic: Callable[..., str]
+):
     topic = new_topic()
     for time_ms in (1000, 9000, 3000):
         client.produce(topic, [Message(value=b"v", partition=0, timestamp_ms=BASE_MS + time_ms)])

@@ -4,10 +4,11 @@ import time
 from collections.abc import Callable
 
 import pytest
+from kio.schema.errors import ErrorCode
+
 from clients.driver import CODECS, Driver, DriverError, Message, Record
 from clients.launch import CLIENTS
 from clients.pool import ClientPool
-from kio.schema.errors import ErrorCode
 
 TEN_MIB = 10 * 1024 * 1024
 # Of a batch with one record that has neither key nor headers: 61 bytes of header, 13 of framing.
@@ -38,7 +39,9 @@ def as_sent(record: Record) -> Message:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_records_of_every_codec_come_back_unchanged(client: Driver, new_topic: Callable[..., str], codec: str):
+def test_records_of_every_codec_come_back_unchanged(
+    client: Driver, new_topic: Callable[..., str], codec: str
+):
     topic = new_topic()
     sent = messages_for(codec, 40)
     places = client.produce(topic, sent, codec=codec)
@@ -101,14 +104,18 @@ def test_many_records_over_several_partitions_keep_their_order(client: Driver, n
         assert [record.offset for record in mine] == list(range(1000))
 
 
-def test_reading_starts_at_the_offset_asked_for_even_within_a_batch(client: Driver, new_topic: Callable[..., str]):
+def test_reading_starts_at_the_offset_asked_for_even_within_a_batch(
+    client: Driver, new_topic: Callable[..., str]
+):
     topic = new_topic()
     client.produce(topic, messages_for("gzip", 20), codec="gzip")
     found = client.read(topic, {0: 13}, 7)
     assert [record.offset for record in found] == list(range(13, 20))
 
 
-def test_a_record_of_ten_megabytes_fits_a_limit_of_exactly_its_size(client: Driver, new_topic: Callable[..., str]):
+def test_a_record_of_ten_megabytes_fits_a_limit_of_exactly_its_size(
+    client: Driver, new_topic: Callable[..., str]
+):
     topic = new_topic(max_message_bytes=TEN_MIB)
     value = bytes(range(256)) * (TEN_MIB // 256)
     value = value[:-OVERHEAD_BYTES]
@@ -139,10 +146,14 @@ def test_the_creators_timestamps_are_kept_by_default(client: Driver, new_topic: 
 
 
 @pytest.mark.parametrize("codec", ["none", "lz4"])
-def test_a_topic_of_append_time_gets_the_brokers_clock(client: Driver, new_topic: Callable[..., str], codec: str):
+def test_a_topic_of_append_time_gets_the_brokers_clock(
+    client: Driver, new_topic: Callable[..., str], codec: str
+):
     topic = new_topic(message_timestamp_type="LogAppendTime")
     before = int(time.time() * 1000)
-    client.produce(topic, [Message(value=b"v", partition=0, timestamp_ms=1000 + n) for n in range(3)], codec=codec)
+    client.produce(
+        topic, [Message(value=b"v", partition=0, timestamp_ms=1000 + n) for n in range(3)], codec=codec
+    )
     after = int(time.time() * 1000)
     found = client.read(topic, {0: 0}, 3)
     assert all(before <= record.timestamp_ms <= after for record in found)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 import pytest
+
 from clients.driver import DriverError, Membership, Message
 from clients.launch import CLIENTS
 from clients.pool import ClientPool, fresh
@@ -53,15 +54,22 @@ def test_records_offsets_topics_and_configurations_survive(
     groups = {name: fresh("group") for name in CLIENTS}
     for number, (name, topic) in enumerate(topics.items()):
         client = own_clients[name]
-        until_accepted(lambda c=client, t=topic, n=number: c.create_topic(t, 2, {"retention.ms": str(n + 10_000_000)}))
+        until_accepted(
+            lambda c=client, t=topic, n=number: c.create_topic(t, 2, {"retention.ms": str(n + 10_000_000)})
+        )
         client.produce(topic, [Message(value=str(n).encode(), partition=n % 2) for n in range(20)])
-        until_accepted(lambda c=client, g=groups[name], t=topic, n=number: c.alter_offsets(g, t, {0: n, 1: 5}))
+        until_accepted(
+            lambda c=client, g=groups[name], t=topic, n=number: c.alter_offsets(g, t, {0: n, 1: 5})
+        )
     restart(own_target)
     for number, (name, topic) in enumerate(topics.items()):
         client = own_clients[name]
         assert until_accepted(lambda c=client, t=topic: c.partition_count(t)) == 2
         assert client.config(topic)["retention.ms"] == str(10_000_000 + number)
-        assert until_accepted(lambda c=client, n=name, t=topic: c.committed(groups[n], t)) == {0: number, 1: 5}
+        assert until_accepted(lambda c=client, n=name, t=topic: c.committed(groups[n], t)) == {
+            0: number,
+            1: 5,
+        }
         found = client.read(topic, {0: 0, 1: 0}, 20)
         assert sorted(int(record.value) for record in found) == list(range(20))
 

@@ -76,7 +76,12 @@ class AiokafkaDriver(Driver):
         return admin
 
     def produce(
-        self, topic: str, messages: Sequence[Message], *, codec: str = "none", max_request_bytes: int = 1 << 20
+        self,
+        topic: str,
+        messages: Sequence[Message],
+        *,
+        codec: str = "none",
+        max_request_bytes: int = 1 << 20,
     ) -> list[Sent]:
         if any(message.key is None and message.value is None for message in messages):
             raise Unsupported("aiokafka sends no record that has neither key nor value")
@@ -113,7 +118,9 @@ class AiokafkaDriver(Driver):
             self._producers[codec, max_request_bytes] = producer
         return self._producers[codec, max_request_bytes]
 
-    def read(self, topic: str, start: Mapping[int, int], count: int, *, timeout_s: float = 20) -> list[Record]:
+    def read(
+        self, topic: str, start: Mapping[int, int], count: int, *, timeout_s: float = 20
+    ) -> list[Record]:
         consumer = AiokafkaConsumer(self._loop, bootstrap_servers=self._bootstrap)
         consumer.assign(topic, start)
         return read_exactly(consumer, count, timeout_s)
@@ -132,8 +139,10 @@ class AiokafkaDriver(Driver):
                 ask = consumer.beginning_offsets if at == "earliest" else consumer.end_offsets
                 return Position(offset=(await ask([place]))[place], timestamp_ms=-1)
             found = (await consumer.offsets_for_times({place: at}))[place]
-            return Position(offset=found.offset, timestamp_ms=found.timestamp) if found else Position(
-                offset=-1, timestamp_ms=-1
+            return (
+                Position(offset=found.offset, timestamp_ms=found.timestamp)
+                if found
+                else Position(offset=-1, timestamp_ms=-1)
             )
         finally:
             await consumer.stop()
@@ -184,7 +193,9 @@ class AiokafkaDriver(Driver):
 
     def delete_records(self, topic: str, before: Mapping[int, int]) -> dict[int, int]:
         self.partition_count(topic)
-        wanted = {TopicPartition(topic, p): RecordsToDelete(before_offset=offset) for p, offset in before.items()}
+        wanted = {
+            TopicPartition(topic, p): RecordsToDelete(before_offset=offset) for p, offset in before.items()
+        }
         found = self._loop.run(self._admin.delete_records(wanted))
         return {place.partition: low for place, low in found.items()}
 
@@ -197,7 +208,9 @@ class AiokafkaDriver(Driver):
         members = described["members"]
         blobs = [member["member_assignment"] for member in members if member["member_assignment"]]
         decoded = [ConsumerProtocol.ASSIGNMENT.decode(blob) for blob in blobs]
-        assigned = frozenset((topic, p) for each in decoded for topic, places in each.assignment for p in places)
+        assigned = frozenset(
+            (topic, p) for each in decoded for topic, places in each.assignment for p in places
+        )
         return GroupDescription(state=described["state"].lower(), members=len(members), assigned=assigned)
 
     def delete_group(self, group: str) -> None:

@@ -68,7 +68,12 @@ class KafkaPythonDriver(Driver):
         return self._producers[codec, max_request_bytes]
 
     def produce(
-        self, topic: str, messages: Sequence[Message], *, codec: str = "none", max_request_bytes: int = 1 << 20
+        self,
+        topic: str,
+        messages: Sequence[Message],
+        *,
+        codec: str = "none",
+        max_request_bytes: int = 1 << 20,
     ) -> list[Sent]:
         if any(message.key is None and message.value is None for message in messages):
             raise Unsupported("kafka-python sends no record that has neither key nor value")
@@ -97,7 +102,9 @@ class KafkaPythonDriver(Driver):
             timestamp_ms=message.timestamp_ms,
         )
 
-    def read(self, topic: str, start: Mapping[int, int], count: int, *, timeout_s: float = 20) -> list[Record]:
+    def read(
+        self, topic: str, start: Mapping[int, int], count: int, *, timeout_s: float = 20
+    ) -> list[Record]:
         consumer = KafkaPythonConsumer(bootstrap_servers=self._bootstrap)
         consumer.assign(topic, start)
         return read_exactly(consumer, count, timeout_s)
@@ -107,7 +114,9 @@ class KafkaPythonDriver(Driver):
         named["max_timestamp"] = OffsetSpec.MAX_TIMESTAMP
         place = TopicPartition(topic, partition)
         with _kafka_errors():
-            found = self._admin.list_partition_offsets({place: named[at] if isinstance(at, str) else at})[place]
+            found = self._admin.list_partition_offsets({place: named[at] if isinstance(at, str) else at})[
+                place
+            ]
         return Position(offset=found.offset, timestamp_ms=found.timestamp)
 
     def create_topic(self, topic: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
@@ -150,7 +159,9 @@ class KafkaPythonDriver(Driver):
 
     def delete_records(self, topic: str, before: Mapping[int, int]) -> dict[int, int]:
         with _kafka_errors():
-            found = self._admin.delete_records({TopicPartition(topic, p): offset for p, offset in before.items()})
+            found = self._admin.delete_records(
+                {TopicPartition(topic, p): offset for p, offset in before.items()}
+            )
         return {place.partition: answer["low_watermark"] for place, answer in found.items()}
 
     def groups(self) -> list[str]:
@@ -179,7 +190,9 @@ class KafkaPythonDriver(Driver):
         return {p.partition: o.offset for p, o in found.items() if p.topic == topic and o.offset >= 0}
 
     def alter_offsets(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
-        wanted = {TopicPartition(topic, p): OffsetAndMetadata(offset, "", -1) for p, offset in offsets.items()}
+        wanted = {
+            TopicPartition(topic, p): OffsetAndMetadata(offset, "", -1) for p, offset in offsets.items()
+        }
         with _kafka_errors():
             for outcome in self._admin.alter_group_offsets(group, wanted).values():
                 if outcome is not NoError:

@@ -22,7 +22,9 @@ from clients.driver import (
 from clients.polling import Consumer, Members, read_exactly
 
 _UNKNOWN_TOPIC = 3
-_RECONNECT = {"reconnect.backoff.max.ms": 500}
+# With the default strategy, librdkafka 2.16 keeps asking a handle of the coordinator that it has
+# itself discarded once a cluster of one node was gone for a moment (seen on Kafka 4.3 too).
+_RECONNECT = {"reconnect.backoff.max.ms": 500, "metadata.recovery.strategy": "none"}
 _LOCAL_UNKNOWN = (ck.KafkaError._UNKNOWN_TOPIC, ck.KafkaError._UNKNOWN_PARTITION, ck.KafkaError._NOENT)
 
 
@@ -68,7 +70,12 @@ class LibrdkafkaDriver(Driver):
         return self._producers[codec, max_request_bytes]
 
     def produce(
-        self, topic: str, messages: Sequence[Message], *, codec: str = "none", max_request_bytes: int = 1 << 20
+        self,
+        topic: str,
+        messages: Sequence[Message],
+        *,
+        codec: str = "none",
+        max_request_bytes: int = 1 << 20,
     ) -> list[Sent]:
         producer = self._producer(codec, max_request_bytes)
         outcomes: list[Sent | ck.KafkaError | None] = [None] * len(messages)
@@ -92,7 +99,9 @@ class LibrdkafkaDriver(Driver):
         if message.timestamp_ms is not None:
             optional["timestamp"] = message.timestamp_ms
         headers = list(message.headers) or None
-        producer.produce(topic, message.value, message.key, headers=headers, on_delivery=delivered, **optional)
+        producer.produce(
+            topic, message.value, message.key, headers=headers, on_delivery=delivered, **optional
+        )
 
     @staticmethod
     def _sent(outcome: Sent | ck.KafkaError | None) -> Sent:
@@ -102,7 +111,9 @@ class LibrdkafkaDriver(Driver):
             raise DriverError(-1, "no delivery report within 30 s")
         return outcome
 
-    def read(self, topic: str, start: Mapping[int, int], count: int, *, timeout_s: float = 20) -> list[Record]:
+    def read(
+        self, topic: str, start: Mapping[int, int], count: int, *, timeout_s: float = 20
+    ) -> list[Record]:
         consumer = LibrdkafkaConsumer({"bootstrap.servers": self._bootstrap, "group.id": "reader"})
         consumer.assign(topic, start)
         return read_exactly(consumer, count, timeout_s)
@@ -208,7 +219,11 @@ class LibrdkafkaDriver(Driver):
 
 class LibrdkafkaConsumer(Consumer):
     def __init__(self, config: dict[str, Any]) -> None:
-        quick = {"enable.auto.commit": False, "fetch.wait.max.ms": 100, "topic.metadata.refresh.interval.ms": 1000}
+        quick = {
+            "enable.auto.commit": False,
+            "fetch.wait.max.ms": 100,
+            "topic.metadata.refresh.interval.ms": 1000,
+        }
         self._consumer = ck.Consumer({**_RECONNECT, **quick, **config})
 
     def assign(self, topic: str, start: Mapping[int, int]) -> None:

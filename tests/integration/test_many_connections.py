@@ -1,0 +1,176 @@
+"""Many connections at once, and clients that read slowly, or send slowly, or not at all."""
+
+import asyncio
+import os
+import resource
+import struct
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from clients.raw import RawConnection, fetch_request, frame_of, produce_request
+from kio.schema.api_versions.v0.request import ApiVersionsRequest
+
+from headrace.testing.broker import BrokerProcess
+
+IDLE, BUSY, ROUNDS = 2000, 100, 20
+MIB = 1 << 20
+
+pytestmark = [pytest.mark.xdist_group("connections"), pytest.mark.timeout(180)]
+
+
+@pytest.fixture
+def files() -> Iterator[None]:
+    """Room for all sockets of this process, inherited by the broker."""
+    needed = 2 * (IDLE + BUSY) + 500
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < needed:
+        pytest.skip(f"{needed} open files are needed and the hard limit is {hard} (ulimit -Hn)")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, needed), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+async def busy_client(bootstrap: str, number: int) -> int:
+    """Writes and reads its own partition in turns; how many records it has read back."""
+    connection = await RawConnection.open(bootstrap)
+    found = 0
+    for turn in range(ROUNDS):
+        values = [f"{number} {turn} {n}".encode() for n in range(5)]
+        offset = await connection.produce("busy", values, partition=number)
+        assert offset == turn * 5
+        read = await connection.fetch("busy", offset, partition=number)
+        assert [value for _, value in read] == values
+        found += len(read)
+    connection.close()
+    return found
+
+
+@pytest.mark.usefixtures("files")
+def test_two_thousand_idle_and_a_hundred_busy_connections_are_served_at_once(tmp_path: Path):
+    async def run(broker: BrokerProcess) -> None:
+        admin = await RawConnection.open(broker.bootstrap)
+        await admin.create("busy", BUSY)
+        before = psutil.Process(broker.pid).memory_info().rss
+        idle = [await RawConnection.open(broker.bootstrap) for _ in range(IDLE)]
+        began = time.monotonic()
+        found = await asyncio.gather(*(busy_client(broker.bootstrap, n) for n in range(BUSY)))
+        seconds = time.monotonic() - began
+        grown = psutil.Process(broker.pid).memory_info().rss - before
+        assert found == [ROUNDS * 5] * BUSY
+        for connection in idle:
+            assert (await asyncio.wait_for(connection.call(ApiVersionsRequest()), 30)).error_code == 0
+        print(f"{BUSY * ROUNDS / seconds:.0f} round trips/s, {grown / IDLE / 1024:.1f} KiB a connection")
+        assert grown < 128 * MIB
+        for connection in [admin, *idle]:
+            connection.abort()
+
+    with BrokerProcess(tmp_path) as broker:
+        asyncio.run(run(broker))
+
+
+async def throughput(connection: RawConnection, topic: str, seconds: float) -> int:
+    """Round trips of a produce of some size and a fetch that one healthy client manages meanwhile."""
+    done, deadline = 0, time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        offset = await asyncio.wait_for(connection.produce(topic, [os.urandom(100_000)]), 30)
+        assert len(await asyncio.wait_for(connection.fetch(topic, offset), 30)) == 1
+        done += 1
+    return done
+
+
+async def with_and_without(broker: BrokerProcess, hinder: "Hindrance") -> None:
+    """A healthy client's throughput and the broker's memory, before and while others misbehave."""
+    healthy = await RawConnection.open(broker.bootstrap)
+    await healthy.create("healthy")
+    process = psutil.Process(broker.pid)
+    await throughput(healthy, "healthy", 0.5)  # warm up
+    alone, before = await throughput(healthy, "healthy", 2), process.memory_info().rss
+    offenders = await hinder(broker.bootstrap)
+    together = await throughput(healthy, "healthy", 2)
+    grown = process.memory_info().rss - before
+    print(f"{alone} round trips alone, {together} beside {len(offenders)} offenders, {grown / MIB:+.1f} MiB")
+    assert together > alone / 4, "others pay for it"
+    assert grown < 96 * MIB, f"{grown / MIB:.1f} MiB more"
+    for connection in offenders:
+        connection.abort()
+    await wait_dismissed(healthy)
+
+
+async def wait_dismissed(healthy: RawConnection) -> None:
+    assert (await asyncio.wait_for(healthy.call(ApiVersionsRequest()), 30)).error_code == 0
+
+
+class Hindrance:
+    """Opens clients that misbehave and stay."""
+
+    async def __call__(self, bootstrap: str) -> list[RawConnection]:
+        raise NotImplementedError
+
+
+class SilentReaders(Hindrance):
+    """Ask for large answers, several at a time, and never read one."""
+
+    async def __call__(self, bootstrap: str) -> list[RawConnection]:
+        filler = await RawConnection.open(bootstrap)
+        await filler.create("large")
+        for _ in range(50):
+            await filler.produce("large", [os.urandom(1_000_000)])
+        readers = [await RawConnection.open(bootstrap) for _ in range(40)]
+        for reader in readers:
+            reader.reader._limit = 1  # asyncio itself would otherwise read ahead for us
+            for _ in range(4):
+                await reader.send(frame_of(fetch_request("large", 0, max_bytes=50_000_000)))
+        filler.close()
+        return readers
+
+
+class HalfSenders(Hindrance):
+    """Announce a large produce request, send half of it and stall."""
+
+    async def __call__(self, bootstrap: str) -> list[RawConnection]:
+        frame = frame_of(produce_request("healthy", [os.urandom(900_000)]))
+        senders = [await RawConnection.open(bootstrap) for _ in range(60)]
+        for sender in senders:
+            # The announced length may be a lie; what is reserved for it must not starve the honest.
+            sender.writer.write(struct.pack(">i", 10 * MIB) + frame[4 : len(frame) // 2])
+        return senders
+
+
+class QuickHalfSenders(Hindrance):
+    """The same with small requests: below any budget, but many."""
+
+    async def __call__(self, bootstrap: str) -> list[RawConnection]:
+        frame = frame_of(produce_request("healthy", [os.urandom(30_000)]))
+        senders = [await RawConnection.open(bootstrap) for _ in range(200)]
+        for sender in senders:
+            sender.writer.write(frame[:-10_000])
+        return senders
+
+
+@pytest.mark.parametrize("hindrance", [SilentReaders, HalfSenders, QuickHalfSenders])
+def test_clients_that_stall_cost_others_nothing(tmp_path: Path, hindrance: type[Hindrance]):
+    with BrokerProcess(tmp_path) as broker:
+        asyncio.run(with_and_without(broker, hindrance()))
+        assert broker.is_alive()
+        assert "Traceback" not in broker.output(), broker.output()[-4000:]
+
+
+def test_a_silent_reader_that_wakes_up_gets_its_whole_answer(tmp_path: Path):
+    async def run(broker: BrokerProcess) -> None:
+        connection = await RawConnection.open(broker.bootstrap)
+        await connection.create("large")
+        values = [os.urandom(900_000) for _ in range(20)]
+        for value in values:
+            await connection.produce("large", [value])
+        sleeper = await RawConnection.open(broker.bootstrap)
+        await sleeper.send(frame_of(fetch_request("large", 0, max_bytes=50_000_000)))
+        assert len(await connection.fetch("large", 0, max_bytes=1_000_000)) >= 1  # others go on meanwhile
+        (size,) = struct.unpack(">i", await sleeper.reader.readexactly(4))
+        assert size > 20 * 900_000
+        assert values[-1] in await sleeper.reader.readexactly(size)
+
+    with BrokerProcess(tmp_path) as broker:
+        asyncio.run(run(broker))
