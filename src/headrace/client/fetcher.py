@@ -195,6 +195,25 @@ class RawFetcher:
         return self._channels[host, port]
 
 
+# Answers to metadata, offsets and fetch requests that fresh metadata or a little patience may cure.
+_RETRIABLE = frozenset(
+    {
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.leader_not_available,
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.request_timed_out,
+        ErrorCode.broker_not_available,
+        ErrorCode.replica_not_available,
+        ErrorCode.network_exception,
+        ErrorCode.kafka_storage_error,
+        ErrorCode.listener_not_found,
+        ErrorCode.fenced_leader_epoch,
+        ErrorCode.unknown_leader_epoch,
+        ErrorCode.offset_not_available,
+        ErrorCode.unknown_topic_id,
+        ErrorCode.inconsistent_topic_id,
+    }
+)
 _LIST_OFFSETS: dict[str, Any] = {"replica_id": -1, "isolation_level": _READ_COMMITTED}
 _FETCH: dict[str, Any] = {
     "replica_id": -1,
@@ -215,9 +234,9 @@ def _check(code: int, what: str) -> None:
     """Raises the error that a Kafka code stands for, RetriableError where waiting may help."""
     if code == ErrorCode.none:
         return
-    error = ErrorCode(code)
-    message = f"{what}: the broker answered {error.name} ({code})"
-    raise (RetriableError if error.retriable else RequestError)(message, code=code)
+    name = ErrorCode(code).name if code in ErrorCode._value2member_map_ else "an unknown error"
+    message = f"{what}: the broker answered {name} ({code})"
+    raise (RetriableError if code in _RETRIABLE else RequestError)(message, code=code)
 
 
 def _check_versions(channel: Channel) -> None:
