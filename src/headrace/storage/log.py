@@ -229,9 +229,15 @@ class PartitionLog:
         with self._writer_lock:
             if self.failed is not None:
                 raise self.failed
-            if self._writer.active.size_bytes:
-                with self._disk_errors_end_the_generation():
-                    self._writer.roll()
+            if not self._writer.active.size_bytes:
+                return
+            try:
+                self._writer.roll()
+            except OSError as error:
+                if not is_full(error):
+                    raise self._refuse(error) from error
+                # Nothing queued was touched: it stays queued, for the next commit to write or to refuse.
+                raise DiskError(f"{self.path}: not rolled: {error}", full=True) from error
 
     # -- reading
 

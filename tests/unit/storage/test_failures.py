@@ -188,6 +188,21 @@ def test_an_outcome_too_old_to_be_remembered_counts_as_failed(disk, open_log):
     assert len(log._outcomes) <= 65
 
 
+def test_a_roll_that_finds_no_space_leaves_what_is_queued_to_the_next_commit(disk, open_log):
+    log = open_log(disk, retention_ms=10)
+    commit(log, batch(b"a", timestamp_ms=1))
+    ticket = log.append(batch(b"queued"), now_ms=1), log.generation
+    fill(disk)
+    with pytest.raises(DiskError) as refused:
+        log.apply_retention(10_000)  # the active segment has expired: it is rolled first
+    assert refused.value.full
+    disk.capacity_bytes = None
+    log.append(batch(b"later"), now_ms=2)
+    assert log.commit() == 3
+    assert log.acknowledged(*ticket)
+    assert [record.value for record in read_all(log)] == [b"a", b"queued", b"later"]
+
+
 def test_a_log_is_closed_in_peace_after_a_full_disk(disk, open_log):
     log = open_log(disk)
     commit(log, batch(b"a"))
