@@ -8,11 +8,17 @@ somebody else's data: nothing of it reaches a terminal unescaped.
 May import every room; imports the heavy ones only in the command that needs them.
 """
 
+import sys
+
 __all__ = ["main"]
 
 
 def main() -> None:
     """The console script."""
+    if sys.argv[1:2] == ["broker"]:
+        from headrace.cli.broker import main as serve
+
+        sys.exit(serve(sys.argv[2:]))
     from headrace.cli.main import main as enter
 
     enter()

@@ -1,47 +1,77 @@
-"""`headrace broker`: a broker in this process, its flags made from its settings."""
+"""`headrace broker`: a broker in this process, its flags made from its settings.
 
-import inspect
+Parsed by argparse, unlike its siblings: what the others import for their comfort
+(and for talking to brokers) would double a broker's start-up time and stay in its
+memory for good.
+"""
+
+import argparse
 import os
-from collections.abc import Callable
-from typing import Annotated, Any, get_type_hints
+from collections.abc import Sequence
+from typing import Any, NoReturn, get_type_hints
 
-import typer
-
-from headrace.broker import Broker, BrokerSettings, process, run
-from headrace.cli.options import Json
+from headrace.broker import Broker, BrokerSettings, GroupSettings, run
+from headrace.cli.exit_codes import ExitCode
 from headrace.cli.output import Output
 from headrace.config import describe, load
+from headrace.errors import ConfigError, HeadraceError
 
-__all__ = ["make_command"]
-
-# The rooms' contract keeps `groups` behind the broker, whose settings these are.
-GroupSettings: type[Any] = process.GroupSettings  # type: ignore[attr-defined]
+__all__ = ["main", "parser"]
 
 SUMMARY = "Run a broker: the log, served over Kafka's protocol."
 
 
-def make_command() -> Any:
-    """The command with a flag for every setting of the broker and of its groups."""
-    single = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-    single.command("broker", help=SUMMARY + " Stops cleanly on Ctrl-C or SIGTERM.")(
-        _with_flags(_serve, BrokerSettings, GroupSettings)
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(f"{message}; see `{self.prog} --help`")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Serves until it is told to stop; the exit code."""
+    output = Output(as_json="--json" in arguments)
+    try:
+        return _serve(parser().parse_args(arguments), output)
+    except HeadraceError as error:
+        code = ExitCode.USAGE if isinstance(error, ConfigError) else ExitCode.FAILED
+        output.error(str(error), exit_code=int(code))
+        return code
+
+
+def parser() -> argparse.ArgumentParser:
+    """A flag for every setting of the broker and of its groups; None means not given."""
+    made = _Parser(
+        "headrace broker", description=SUMMARY + " Stops cleanly on Ctrl-C or SIGTERM.", allow_abbrev=False
     )
-    return typer.main.get_command(single)
+    for settings in (BrokerSettings, GroupSettings):
+        hints = get_type_hints(settings)
+        for name, _, default, text in describe(settings):
+            _add_flag(made, name, hints[name], default, text)
+    made.add_argument("--json", action="store_true", help="Announce and fail in JSON.")
+    return made
 
 
-def _serve(as_json: bool, **given: Any) -> int:
-    output = Output(as_json=as_json)
-    broker_settings = load(BrokerSettings, **_belonging(BrokerSettings, given))
-    group_settings = load(GroupSettings, **_belonging(GroupSettings, given))
+def _add_flag(made: argparse.ArgumentParser, name: str, kind: Any, default: Any, text: str) -> None:
+    flag = "--" + name.replace("_", "-")
+    shown = str(default).lower() if isinstance(default, bool) else str(default)
+    described = f"{text} Default: {shown}." if shown else text
+    described = described.replace("%", "%%")
+    if kind is bool:
+        made.add_argument(flag, action=argparse.BooleanOptionalAction, default=None, help=described)
+    else:
+        metavar = "TEXT" if kind is str else "N"
+        made.add_argument(flag, type=kind, default=None, metavar=metavar, help=described)
+
+
+def _serve(given: argparse.Namespace, output: Output) -> int:
     return run(
-        broker_settings,
-        group_settings=group_settings,
+        load(BrokerSettings, **_belonging(BrokerSettings, given)),
+        group_settings=load(GroupSettings, **_belonging(GroupSettings, given)),
         on_listening=lambda broker: _announce(output, broker),
     )
 
 
-def _belonging(settings: type, given: dict[str, Any]) -> dict[str, Any]:
-    return {name: given[name] for name, *_ in describe(settings)}
+def _belonging(settings: type, given: argparse.Namespace) -> dict[str, Any]:
+    return {name: getattr(given, name) for name, *_ in describe(settings)}
 
 
 def _announce(output: Output, broker: Broker) -> None:
@@ -54,39 +84,3 @@ def _announce(output: Output, broker: Broker) -> None:
         )
     else:
         output.write(f"listening on {address}, data in {data}, pid {pid}")
-
-
-def _with_flags(serve: Callable[..., int], *settings: type) -> Callable[..., int]:
-    """The function with a signature of one option a setting; None means not given."""
-    parameters = [
-        _parameter(name, hint, default, help_)
-        for each in settings
-        for name, hint, default, help_ in _flags(each)
-    ]
-    parameters.append(
-        inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Json)
-    )
-
-    def command(**given: Any) -> int:
-        return serve(given.pop("as_json"), **given)
-
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    command.__annotations__ = {each.name: each.annotation for each in parameters}
-    return command
-
-
-def _flags(settings: type) -> list[tuple[str, Any, Any, str]]:
-    hints = get_type_hints(settings)
-    return [(name, hints[name], default, help_) for name, _, default, help_ in describe(settings)]
-
-
-def _parameter(name: str, hint: Any, default: Any, help_: str) -> inspect.Parameter:
-    flag = "--" + name.replace("_", "-")
-    names = f"{flag}/--no-{flag[2:]}" if hint is bool else flag
-    metavar = {str: "TEXT", int: "N", float: "N"}.get(hint)
-    shown = str(default).lower() if isinstance(default, bool) else str(default)
-    text = f"{help_}  [default: {shown}]" if shown else help_
-    option = typer.Option(names, help=text, metavar=metavar, show_default=False)
-    return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[hint | None, option]
-    )

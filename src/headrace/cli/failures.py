@@ -1,27 +1,14 @@
-"""What went wrong, in one line with cause and next step, and the exit code that says so.
-
-Exit codes: 0 done; 1 refused or failed; 2 the command line or a setting is
-wrong; 3 no broker answers; 130 interrupted; 141 the reader of the output went away.
-"""
+"""What went wrong, in one line with cause and next step, and the exit code that says so."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import IntEnum
 
 from confluent_kafka import KafkaError, KafkaException
 
+from headrace.cli.exit_codes import ExitCode
 from headrace.errors import ConfigError, HeadraceError, RequestError, RetriableError
 
-__all__ = ["ExitCode", "UnreachableError", "UsageFaultError", "exit_code", "explained", "from_kafka"]
-
-
-class ExitCode(IntEnum):
-    DONE = 0
-    FAILED = 1
-    USAGE = 2
-    UNREACHABLE = 3
-    INTERRUPTED = 130
-    BROKEN_PIPE = 141
+__all__ = ["UnreachableError", "UsageFaultError", "exit_code", "explained", "from_kafka"]
 
 
 class UnreachableError(RetriableError):

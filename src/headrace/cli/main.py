@@ -14,8 +14,8 @@ import typer
 
 from headrace import __version__
 from headrace.cli import demo, groups, produce, tail, topics
-from headrace.cli.failures import ExitCode, exit_code
-from headrace.cli.lazy import LazyGroup
+from headrace.cli.exit_codes import ExitCode
+from headrace.cli.failures import exit_code
 from headrace.cli.options import Invocation
 from headrace.cli.output import Output, ReaderGoneError
 from headrace.errors import HeadraceError
@@ -26,7 +26,6 @@ __all__ = ["app", "main", "run"]
 UsageError: Any = typer.BadParameter.__base__
 
 app = typer.Typer(
-    cls=LazyGroup,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -36,9 +35,15 @@ app = typer.Typer(
 )
 
 
-@app.command("broker")
-def broker_standin() -> None:
+@app.command(
+    "broker",
+    context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []},
+)
+def broker(context: typer.Context) -> int:
     """Run a broker: the log, served over Kafka's protocol."""
+    from headrace.cli.broker import main as serve
+
+    return serve(context.args)
 
 
 app.command("demo")(demo.demo)

@@ -10,7 +10,8 @@ from typing import Annotated, BinaryIO
 import typer
 
 from headrace.cli.connection import admin, producer
-from headrace.cli.failures import ExitCode, UsageFaultError
+from headrace.cli.exit_codes import ExitCode
+from headrace.cli.failures import UsageFaultError
 from headrace.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, TopicName
 from headrace.cli.output import Output
 from headrace.cli.progress import progress

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import typer
 
-from headrace.cli.failures import ExitCode
-from headrace.cli.lazy import LAZY, load_command
+from headrace.cli.broker import parser
+from headrace.cli.exit_codes import ExitCode
 from headrace.cli.main import app
 
 PAGE = (Path(__file__).parents[3] / "docs" / "cli.md").read_text()
@@ -19,7 +19,7 @@ SECTIONS = {
 
 def leaves(command, path):
     for name, child in getattr(command, "commands", {}).items():
-        yield from leaves(load_command(name) if name in LAZY else child, f"{path} {name}")
+        yield from leaves(child, f"{path} {name}")
     if not hasattr(command, "commands"):
         yield path, command
 
@@ -28,6 +28,8 @@ COMMANDS = dict(leaves(typer.main.get_command(app), "headrace"))
 
 
 def flags(command):
+    if command.name == "broker":  # its parser is argparse's
+        return {flag for each in parser()._actions for flag in each.option_strings} - {"-h"}
     return {
         flag for each in command.params for flag in (*each.opts, *each.secondary_opts) if flag.startswith("-")
     }
