@@ -47,11 +47,9 @@ class Journal:
         partition = self._broker.partition(OFFSETS_TOPIC, 0)
         assert partition is not None, "the topic was just made with one partition"
         self._partition = partition
-        offset = partition.log.start_offset
-        while offset < partition.log.high_watermark:
-            offset, records = await self._broker.in_thread(_read, partition.log, offset, skip_damage)
-            for event, timestamp_ms in records:
-                replay(event, timestamp_ms)
+        newest = await self._broker.in_thread(_newest, partition.log, skip_damage)
+        for record in newest:
+            replay(decode(record.key, record.value), record.timestamp_ms)
         self._latest = None
 
     @property
@@ -90,8 +88,23 @@ class Journal:
             raise unavailable(f"the topic of groups cannot be synced: {error}") from error
 
 
-def _read(log: PartitionLog, offset: int, skip_damage: bool) -> tuple[int, list[tuple[GroupEvent, int]]]:
-    """The events from an offset on, and where to go on; on a worker thread."""
+def _newest(log: PartitionLog, skip_damage: bool) -> list[Record]:
+    """The last record of each key, in the order of the log, without tombstones; on a worker thread.
+
+    An event carries the whole value of its key, so the ones before it need not even be decoded.
+    """
+    newest: dict[bytes | None, Record] = {}
+    offset = log.start_offset
+    while offset < log.high_watermark:
+        offset, records = _read(log, offset, skip_damage)
+        for record in records:
+            newest.pop(record.key, None)
+            newest[record.key] = record
+    return [record for record in newest.values() if record.value is not None]
+
+
+def _read(log: PartitionLog, offset: int, skip_damage: bool) -> tuple[int, list[Record]]:
+    """The records from an offset on, and where to go on."""
     try:
         data = log.read(offset, _READ_BYTES)
     except CorruptionError:
@@ -100,11 +113,11 @@ def _read(log: PartitionLog, offset: int, skip_damage: bool) -> tuple[int, list[
             raise
         logger.error("records %d to %d of %s are lost", offset, after[0] - 1, OFFSETS_TOPIC)
         return after[0], []
-    found: list[tuple[GroupEvent, int]] = []
+    found: list[Record] = []
     following = log.high_watermark  # compaction may leave nothing up to the end
     for position, header in _batches(data):
         following = header.next_offset
-        found += [(decode(r.key, r.value), r.timestamp_ms) for r in decode_batch(data, position)]
+        found += decode_batch(data, position)
     return following, found
 
 
