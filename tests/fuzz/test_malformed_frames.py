@@ -21,7 +21,7 @@ from mutations import framed, stuffed
 from headrace.testing.broker import BrokerProcess
 
 MIB = 1 << 20
-# Groups that the fuzzer made, allocator slack and the interpreter's caches; a leak of a frame a case is far more.
+# Groups that the fuzzer made, allocator slack and caches; a leak of a frame a case is far more.
 RSS_GROWTH_BYTES = 48 * MIB
 # A loaded machine of two cores; a blocked event loop shows as tens of seconds.
 SLOWEST_BYSTANDER_S = 10.0
@@ -111,9 +111,7 @@ def check(report: Report, broker: BrokerProcess, seed: int) -> None:
     latencies = sorted(report.bystander_s)
     assert len(latencies) > 10, "the bystander hardly got a turn"
     typical, slowest = latencies[len(latencies) // 2], latencies[-1]
-    print(
-        f"bystander: {len(latencies)} round trips, median {typical * 1e3:.1f} ms, slowest {slowest * 1e3:.0f} ms"
-    )
+    print(f"bystander: {len(latencies)} round trips, median {typical:.3f} s, slowest {slowest:.3f} s")
     assert slowest < SLOWEST_BYSTANDER_S, f"seed {seed}"
     assert typical < TYPICAL_BYSTANDER_S, f"seed {seed}"
 

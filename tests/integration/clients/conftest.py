@@ -39,10 +39,14 @@ def client(request: pytest.FixtureRequest, clients: ClientPool) -> RemoteDriver:
 
 @pytest.fixture
 def new_topic(clients: ClientPool) -> Callable[..., str]:
-    """Creates a topic under a fresh name: new_topic(partitions, **config with _ for dots)."""
+    """Creates a topic under a fresh name: new_topic(partitions, **config with _ for dots).
+
+    Kept for ever unless told otherwise, since many tests write records of long ago.
+    """
 
     def create(partitions: int = 1, **config: object) -> str:
         name = fresh("topic")
+        config = {"retention_ms": -1, **config}
         overrides = {key.replace("_", "."): str(value) for key, value in config.items()}
         admin = clients["librdkafka"]
         admin.create_topic(name, partitions, overrides)
