@@ -30,7 +30,7 @@ INVALID_TXN_STATE = 48
 
 _SEQUENCES = 2**31
 _VERSION = 1
-_HEAD = struct.Struct(">HqIII")
+_HEAD = struct.Struct(">HqII")
 _PRODUCER = struct.Struct(">qhqqhB")
 _BATCH = struct.Struct(">iiqq")
 _ABORTED = struct.Struct(">qqq")
@@ -76,7 +76,7 @@ class _Producer:
     last_timestamp_ms: int = -1
     first_open_offset: int | None = None
     coordinator_epoch: int = -1
-    batches: deque[Remembered] = field(default_factory=deque)
+    batches: deque[Remembered] = field(default_factory=lambda: deque(maxlen=REMEMBERED_BATCHES))
 
     def last_sequence(self) -> int | None:
         return self.batches[-1].last_sequence if self.batches else None
@@ -88,9 +88,6 @@ class ProducerTable:
     def __init__(self) -> None:
         self.next_offset = 0
         self._producers: dict[int, _Producer] = {}
-        self._closed: deque[tuple[int, int]] = (
-            deque()
-        )  # first offset and marker of ended transactions, unsynced
         self._aborted: list[AbortedTransaction] = []  # by last offset
 
     # --- appending ----------------------------------------------------------------------------
@@ -106,8 +103,8 @@ class ProducerTable:
             return None
         if header.producer_epoch < producer.epoch:
             raise RequestError(
-                f"producer {header.producer_id} has epoch {producer.epoch} by now, not {header.producer_epoch};"
-                " a newer instance took over",
+                f"producer {header.producer_id} has epoch {producer.epoch} by now, not"
+                f" {header.producer_epoch}; a newer instance took over",
                 code=INVALID_PRODUCER_EPOCH,
             )
         if header.producer_epoch == producer.epoch:
@@ -128,7 +125,8 @@ class ProducerTable:
             expected = (last + 1) % _SEQUENCES
         if header.base_sequence != expected:
             raise RequestError(
-                f"producer {header.producer_id} sent sequence number {header.base_sequence}, {expected} is next",
+                f"producer {header.producer_id} sent sequence number {header.base_sequence},"
+                f" {expected} is next",
                 code=OUT_OF_ORDER_SEQUENCE_NUMBER,
             )
         if producer.first_open_offset is not None and not header.is_transactional:
@@ -149,15 +147,12 @@ class ProducerTable:
             producer.first_open_offset = header.base_offset
 
     def end(self, marker: Marker, offset: int) -> None:
-        """Takes in the marker at `offset`; one for a transaction that has nothing here only moves the epoch."""
+        """Takes in the marker at `offset`; where its transaction has no record, only the epoch moves."""
         self.next_offset = offset + 1
         producer = self._of(marker.producer_id, marker.producer_epoch)
         producer.coordinator_epoch = max(producer.coordinator_epoch, marker.coordinator_epoch)
         first, producer.first_open_offset = producer.first_open_offset, None
-        if first is None:
-            return
-        self._closed.append((first, offset))
-        if not marker.commit:
+        if first is not None and not marker.commit:
             self._aborted.append(AbortedTransaction(marker.producer_id, first, offset))
 
     def _of(self, producer_id: int, epoch: int) -> _Producer:
@@ -171,17 +166,9 @@ class ProducerTable:
 
     # --- reading ------------------------------------------------------------------------------
 
-    def last_stable_offset(self, high_watermark: int) -> int:
-        """Every transaction with a record below it has ended, durably."""
-        while self._closed and self._closed[0][1] < high_watermark:
-            self._closed.popleft()
-        unstable = [first for first, _ in self._closed]
-        unstable += [
-            producer.first_open_offset
-            for producer in self._producers.values()
-            if producer.first_open_offset is not None
-        ]
-        return min([high_watermark, *unstable])
+    def last_stable_offset(self) -> int:
+        """Every transaction with a record below it has ended."""
+        return min((each.first_offset for each in self.open_transactions()), default=self.next_offset)
 
     def open_transactions(self) -> list[OpenTransaction]:
         """By producer id."""
@@ -208,29 +195,17 @@ class ProducerTable:
             del self._producers[producer_id]
         self._aborted = [each for each in self._aborted if each.last_offset >= log_start]
 
-    def trim(self) -> None:
-        """Keeps the latest five batches of each producer: what was appended so far is synced."""
-        for producer in self._producers.values():
-            while len(producer.batches) > REMEMBERED_BATCHES:
-                producer.batches.popleft()
-
     # --- snapshots ----------------------------------------------------------------------------
 
     def encode(self) -> bytes:
         """The table as bytes; `decode` reads it."""
-        parts = [
-            _HEAD.pack(
-                _VERSION, self.next_offset, len(self._producers), len(self._aborted), len(self._closed)
-            )
-        ]
+        parts = [_HEAD.pack(_VERSION, self.next_offset, len(self._producers), len(self._aborted))]
         for producer_id, producer in self._producers.items():
-            batches = list(producer.batches)[-REMEMBERED_BATCHES:]
             first = -1 if producer.first_open_offset is None else producer.first_open_offset
             fixed = producer_id, producer.epoch, producer.last_timestamp_ms, first, producer.coordinator_epoch
-            parts.append(_PRODUCER.pack(*fixed, len(batches)))
-            parts += [_BATCH.pack(*batch) for batch in batches]
+            parts.append(_PRODUCER.pack(*fixed, len(producer.batches)))
+            parts += [_BATCH.pack(*batch) for batch in producer.batches]
         parts += [_ABORTED.pack(*each) for each in self._aborted]
-        parts += [struct.pack(">qq", *each) for each in self._closed]
         return b"".join(parts)
 
     @classmethod
@@ -244,22 +219,19 @@ class ProducerTable:
     @classmethod
     def _decode(cls, data: bytes) -> "ProducerTable":
         table = cls()
-        version, table.next_offset, producers, aborted, closed = _HEAD.unpack_from(data)
+        version, table.next_offset, producers, aborted = _HEAD.unpack_from(data)
         if version != _VERSION:
             raise CorruptionError(f"a snapshot of producers in version {version}, not {_VERSION}")
         position = _HEAD.size
         for _ in range(producers):
             producer_id, epoch, timestamp, first, coordinator, count = _PRODUCER.unpack_from(data, position)
             position += _PRODUCER.size
-            batches = deque(Remembered(*each) for each in _rows(_BATCH, data, position, count))
+            rows = _rows(_BATCH, data, position, count)
+            batches = deque((Remembered(*each) for each in rows), REMEMBERED_BATCHES)
             position += count * _BATCH.size
             open_offset = None if first < 0 else first
             table._producers[producer_id] = _Producer(epoch, timestamp, open_offset, coordinator, batches)
         table._aborted = [AbortedTransaction(*each) for each in _rows(_ABORTED, data, position, aborted)]
-        position += aborted * _ABORTED.size
-        table._closed = deque(
-            (first, last) for first, last in _rows(struct.Struct(">qq"), data, position, closed)
-        )
         return table
 
     def __iter__(self) -> Iterator[tuple[int, int, int | None]]:

@@ -100,7 +100,9 @@ async def describe_topic_partitions(broker: "Broker", request: Request) -> dict[
             continue
         first = from_index if name == from_name else 0
         described = _described(broker, topic)
-        partitions = described["partitions"][first : first + left]
+        page = described["partitions"][first : first + left]
+        # Java's admin client takes null here for a mistake.
+        partitions = [{**each, "eligible_leader_replicas": (), "last_known_elr": ()} for each in page]
         if partitions or not described["partitions"]:
             topics.append({**described, "partitions": partitions})
         left -= len(partitions)
