@@ -103,12 +103,13 @@ class LogWriter:
         self.next_offset = run[-1].next_offset
 
     def undo(self) -> None:
-        """Cuts the active segment back to its last synced byte."""
+        """Cuts the active segment back to its last synced byte, durably: what was refused never comes back."""
         active = self.active
         fd = self.reader.files.pin(active.file)
         try:
             if self.reader.files.disk.size(fd) > active.size_bytes:
                 self.reader.files.disk.truncate(fd, active.size_bytes)
+                self.reader.files.disk.sync(fd)
         finally:
             self.reader.files.unpin(active.file)
 

@@ -1,6 +1,7 @@
 """What happens when the disk refuses: full, or a failed sync."""
 
 import errno
+import random
 import threading
 
 import pytest
@@ -37,6 +38,17 @@ def test_once_there_is_room_again_appends_succeed_at_the_same_offsets(disk, open
     assert log.commit() == 2
     assert [record.value for record in read_all(log)] == [b"a", b"c"]
     assert [record.value for record in read_all(open_log(disk.after_power_cut()))] == [b"a", b"c"]
+
+
+def test_what_a_full_disk_refused_does_not_come_back_after_a_power_cut(disk, open_log):
+    log = open_log(disk)
+    fill(disk, spare=len(batch(b"fits")))
+    log.append(batch(b"fits"), now_ms=1)
+    log.append(batch(b"does not"), now_ms=1)
+    with pytest.raises(DiskError):
+        log.commit()
+    for seed in range(20):
+        assert open_log(disk.after_power_cut(random.Random(seed))).high_watermark == 0
 
 
 def test_a_disk_that_is_full_at_the_roll_keeps_what_was_synced_before_it(disk, open_log):
