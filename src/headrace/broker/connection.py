@@ -14,7 +14,8 @@ import logging
 import struct
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, cast
+from time import perf_counter
+from typing import TYPE_CHECKING, cast
 
 from headrace.broker.replies import Reply
 from headrace.errors import CorruptionError
@@ -31,6 +32,10 @@ logger = logging.getLogger(__name__)
 _api_and_version = struct.Struct(">hh").unpack_from
 
 MOST_QUEUED_FRAMES = 64
+PRODUCE = name_of(Api.PRODUCE)
+
+# When each produce request's turn came, and its answer to be.
+Outbox = asyncio.Queue[tuple[float, Awaitable[Reply | None]]]
 
 
 class ConnectionClosed(Exception):  # noqa: N818 - not an error: the client left
@@ -48,6 +53,7 @@ class Connection(asyncio.BufferedProtocol):
         self._writable = asyncio.Event()
         self._writable.set()
         self._closed = False
+        self._ending = "client"  # who or what ended the connection, for the metrics
         self._paused = False
         self._transport: asyncio.Transport | None = None
         self.task: asyncio.Task[None] | None = None
@@ -72,7 +78,7 @@ class Connection(asyncio.BufferedProtocol):
         here = transport.get_extra_info("sockname")
         self.local_address = (str(here[0]), int(here[1])) if here else ("", 0)
         if not self._broker.admit(self):
-            self.abort("too many connections (max_connections)")
+            self.abort("too many connections (max_connections)", kind="refused")
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
         return self._assembler.buffer()
@@ -88,7 +94,7 @@ class Connection(asyncio.BufferedProtocol):
         self._closed = True
         self._writable.set()
         self._wake()
-        self._broker.dismiss(self)
+        self._broker.dismiss(self, self._ending)
         if self.task is not None:
             self.task.cancel()  # a long poll or a parked join has nobody left to answer
 
@@ -101,9 +107,10 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- in -----------------------------------------------------------------------------------
 
-    def abort(self, reason: str) -> None:
-        """Closes at once; the reason goes to the log."""
+    def abort(self, reason: str, *, kind: str = "malformed") -> None:
+        """Closes at once; the reason goes to the log, its kind to the metrics."""
         if not self._closed and self._transport is not None:
+            self._ending = kind
             logger.info("closing the connection from %s: %s", self.client_host, reason)
             self._transport.abort()
 
@@ -166,7 +173,7 @@ class Connection(asyncio.BufferedProtocol):
 
     async def serve(self) -> None:
         """Answers requests until the client leaves or breaks the protocol."""
-        outbox: asyncio.Queue[Awaitable[Reply | None] | None] = asyncio.Queue(self._settings.produce_pipeline)
+        outbox: Outbox = asyncio.Queue(self._settings.produce_pipeline)
         try:
             async with asyncio.TaskGroup() as tasks:
                 sender = tasks.create_task(self._send_all(outbox))
@@ -180,10 +187,10 @@ class Connection(asyncio.BufferedProtocol):
         except* MalformedError as errors:
             self.abort(str(errors.exceptions[0]))
         except* CorruptionError as errors:
-            self.abort(f"damage on disk: {errors.exceptions[0]}")
+            self.abort(f"damage on disk: {errors.exceptions[0]}", kind="damage")
         except* Exception as errors:
             logger.exception("a request from %s failed", self.client_host, exc_info=errors)
-            self.abort("an internal error")
+            self.abort("an internal error", kind="internal")
         finally:
             self._give_back()
 
@@ -192,22 +199,26 @@ class Connection(asyncio.BufferedProtocol):
         while self._frames:
             self._broker.release_frame(self._frames.popleft())
 
-    async def _answer_all(self, outbox: "asyncio.Queue[Any]") -> None:
+    async def _answer_all(self, outbox: Outbox) -> None:
         while (frame := await self._next_frame()) is not None:
             api_key, version = _api_and_version(frame)
             if api_key == Api.PRODUCE:
-                await outbox.put(self._broker.start_produce(self, frame, version))
+                await outbox.put((perf_counter(), self._broker.start_produce(self, frame, version)))
                 continue
             await outbox.join()
+            began = perf_counter()
             try:
                 reply = await self._broker.answer(self, frame, api_key, version)
             finally:
                 self._broker.release_frame(frame)
+            self._broker.metrics.request_seconds.observe(perf_counter() - began, name_of(api_key))
             await self._write(reply)
 
-    async def _send_all(self, outbox: "asyncio.Queue[Any]") -> None:
+    async def _send_all(self, outbox: Outbox) -> None:
         while True:
-            reply = await (await outbox.get())
+            began, answer = await outbox.get()
+            reply = await answer
+            self._broker.metrics.request_seconds.observe(perf_counter() - began, PRODUCE)
             if reply is not None:
                 await self._write(reply)
             outbox.task_done()

@@ -27,10 +27,14 @@ class Partition:
         self._committing: asyncio.Future[int] | None = None
         self._unsynced: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._readers: set[Callable[[], None]] = set()
+        self.produced_records = self.produced_bytes = 0
+        self.fetched_records = self.fetched_bytes = 0
 
     def append(self, batch: bytearray | memoryview, *, now_ms: int) -> int:
         """Queues a checked batch and starts a commit if none runs; its base offset."""
         base_offset = self.log.append(batch, now_ms=now_ms)
+        self.produced_records += self.log.end_offset - base_offset
+        self.produced_bytes += len(batch)
         if self._committing is None:
             self._commit()
         return base_offset

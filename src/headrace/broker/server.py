@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
+from time import perf_counter
 from typing import Any, TypeVar
 
 from headrace.broker.apis import HANDLERS
@@ -15,7 +16,9 @@ from headrace.broker.apis.cluster import unsupported_version
 from headrace.broker.apis.produce import produce
 from headrace.broker.connection import Connection
 from headrace.broker.coordinator import Coordinator
+from headrace.broker.http import metrics_endpoint
 from headrace.broker.memory import MemoryBudget
+from headrace.broker.metrics_broker import Metrics
 from headrace.broker.partition import Partition
 from headrace.broker.replies import Reply
 from headrace.broker.settings import BrokerSettings, host_and_port
@@ -54,6 +57,8 @@ class Broker:
         self.clock = clock or SystemClock()
         self._disk = disk or Disk()
         self.scratch = memoryview(bytearray(SMALL_FRAME_BYTES))
+        self.metrics = Metrics()
+        self.metrics_port: int | None = None
         self.request_memory = MemoryBudget(settings.request_memory_bytes)
         self._executor = ThreadPoolExecutor(settings.commit_threads, "headrace-disk")
         self._readers = ThreadPoolExecutor(2, "headrace-read")
@@ -70,13 +75,18 @@ class Broker:
     @asynccontextmanager
     async def serving(self) -> AsyncIterator["Broker"]:
         """Opens the directory, listens, and undoes both at the end of the block."""
-        self.directory = await self.in_thread(DataDirectory, Path(self.settings.data), disk=self._disk)
+        self.directory = await self.in_thread(
+            DataDirectory,
+            Path(self.settings.data),
+            disk=self._disk,
+            on_sync=self.metrics.sync_seconds.observe,
+        )
         try:
             self.topics = Topics(self.directory, self._executor)
             self.coordinator = Coordinator(self, self._group_settings)
             await self.coordinator.load()
             listener = await self._listen()
-            async with asyncio.TaskGroup() as self._tasks:
+            async with metrics_endpoint(self) as self.metrics_port, asyncio.TaskGroup() as self._tasks:
                 await listener.start_serving()
                 upkeep = [self._tasks.create_task(self._sweep()), self._tasks.create_task(self._upkeep())]
                 upkeep.append(self._tasks.create_task(self.coordinator.run()))
@@ -87,7 +97,7 @@ class Broker:
                     for task in upkeep:
                         task.cancel()
                     for connection in tuple(self._connections):
-                        connection.abort("the broker is stopping")
+                        connection.abort("the broker is stopping", kind="stopping")
         finally:
             await self._close()
 
@@ -126,9 +136,9 @@ class Broker:
             for connection in tuple(self._connections):
                 began_ms = connection.frame_began_ms
                 if began_ms is not None and now_ms - began_ms > self.settings.receive_timeout_ms:
-                    connection.abort("half a request and nothing more (receive_timeout_ms)")
+                    connection.abort("half a request and nothing more (receive_timeout_ms)", kind="stalled")
                 elif now_ms - connection.moved_ms > self.settings.idle_timeout_ms:
-                    connection.abort("idle (idle_timeout_ms)")
+                    connection.abort("idle (idle_timeout_ms)", kind="idle")
 
     async def _upkeep(self) -> None:
         """Retention and compaction, partition by partition, away from the event loop."""
@@ -141,21 +151,30 @@ class Broker:
         for topic in tuple(self.directory.topics.values()):
             for log in tuple(topic.partitions):
                 try:
-                    await self.in_thread(_keep_up, log, self.clock.now_ms())
+                    work = await self.in_thread(_keep_up, log, self.clock.now_ms())
+                    self.metrics.count_upkeep(topic.name, *work)
                 except Exception:
+                    self.metrics.upkeep_failures.add(1, topic.name)
                     logger.exception("retention or compaction of a partition of %s failed", topic.name)
 
     # --- connections --------------------------------------------------------------------------
 
     def admit(self, connection: Connection) -> bool:
         """Takes a connection in, unless there are too many."""
+        self.metrics.connections_opened.add(1)
         if len(self._connections) >= self.settings.max_connections:
             return False
         self._connections.add(connection)
         connection.task = self._tasks.create_task(connection.serve())
         return True
 
-    def dismiss(self, connection: Connection) -> None:
+    @property
+    def connection_count(self) -> int:
+        return len(self._connections)
+
+    def dismiss(self, connection: Connection, reason: str) -> None:
+        """Forgets a connection that ended."""
+        self.metrics.connections_closed.add(1, reason)
         self._connections.discard(connection)
 
     def release_frame(self, frame: bytearray) -> None:
@@ -191,6 +210,7 @@ class Broker:
         answer = await handler.call(self, request)
         if isinstance(answer, Reply):
             return answer
+        self.metrics.count_errors(api_key, answer)
         return Reply(encode_response(api_key, version, request.correlation_id, answer))
 
     def advertised(self, request: Request) -> tuple[str, int]:
@@ -204,10 +224,11 @@ class Broker:
         return self.topics.partition(topic, index)
 
 
-def _keep_up(log: PartitionLog, now_ms: int) -> None:
-    """Whichever of the two the topic is configured for; worker thread."""
-    log.apply_retention(now_ms)
-    log.compact(now_ms)
+def _keep_up(log: PartitionLog, now_ms: int) -> tuple[int, int, float]:
+    """Whichever the topic is configured for: segments deleted, bytes saved, seconds; worker thread."""
+    began = perf_counter()
+    deleted = len(log.apply_retention(now_ms))
+    return deleted, log.compact(now_ms), perf_counter() - began
 
 
 def _correlation_id(frame: bytearray) -> int:

@@ -1,6 +1,7 @@
 """What can be set of a broker."""
 
 import dataclasses
+import ipaddress
 
 from headrace.config import setting
 from headrace.errors import ConfigError
@@ -41,6 +42,13 @@ class BrokerSettings:
     receive_timeout_ms: int = setting(30_000, "Time to receive the rest of a request once it began.")
     idle_timeout_ms: int = setting(600_000, "Connections that moved no byte for this long are closed.")
     upkeep_interval_ms: int = setting(10_000, "How often retention and compaction look for work.")
+    metrics_listen: str = setting(
+        "", "Address and port of the HTTP endpoint for /metrics and /health; empty: none."
+    )
+    metrics_public: bool = setting(
+        False, "Let metrics_listen be beyond loopback, although nobody has to authenticate there."
+    )
+    health_min_free_bytes: int = setting(100 * MIB, "With less room on the disk, /health answers 503.")
 
     def __post_init__(self) -> None:
         for name in ("default_partitions", "max_connections", "produce_pipeline", "commit_threads"):
@@ -49,6 +57,24 @@ class BrokerSettings:
         host_and_port("listen", self.listen)
         if self.advertise:
             host_and_port("advertise", self.advertise)
+        if self.metrics_listen:
+            self._check_metrics_listen()
+
+    def _check_metrics_listen(self) -> None:
+        host, _ = host_and_port("metrics_listen", self.metrics_listen)
+        if not self.metrics_public and not is_loopback(host):
+            raise ConfigError(
+                f"metrics_listen={self.metrics_listen!r} is reachable from outside and asks for no password;"
+                " use 127.0.0.1, or set metrics_public if the network is trusted"
+            )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is reachable from this machine only; any name but localhost may not be."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def host_and_port(name: str, text: str) -> tuple[str, int]:

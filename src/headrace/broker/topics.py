@@ -54,6 +54,13 @@ class Topics:
             self._partitions[topic.id, index] = found
         return found
 
+    def served(self) -> list[tuple[Topic, Partition]]:
+        """Every partition that was asked for since the start, with its topic; any thread."""
+        found = [
+            (self._directory.topics_by_id.get(key[0]), each) for key, each in self._partitions.copy().items()
+        ]
+        return [(topic, partition) for topic, partition in found if topic is not None]
+
     async def create(self, name: str, partitions: int, overrides: Mapping[str, str]) -> Topic:
         """Raises RequestError when the name, the count or a setting is not acceptable."""
         topic: Topic = await self._change(

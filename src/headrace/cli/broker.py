@@ -79,8 +79,8 @@ def _announce(output: Output, broker: Broker) -> None:
     host = f"[{broker.host}]" if ":" in broker.host else broker.host
     address, data, pid = f"{host}:{broker.port}", os.path.realpath(broker.settings.data), os.getpid()
     if output.as_json:
-        output.line(
-            {"listening": address, "host": broker.host, "port": broker.port, "data": data, "pid": pid}
-        )
+        line = {"listening": address, "host": broker.host, "port": broker.port, "data": data, "pid": pid}
+        output.line({**line, "metrics_port": broker.metrics_port} if broker.metrics_port else line)
     else:
-        output.write(f"listening on {address}, data in {data}, pid {pid}")
+        metrics = f", metrics on port {broker.metrics_port}" if broker.metrics_port else ""
+        output.write(f"listening on {address}, data in {data}, pid {pid}{metrics}")

@@ -5,7 +5,7 @@ import json
 import os
 import re
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -56,10 +56,13 @@ class DataDirectory:
         disk: Disk | None = None,
         open_files: int = 512,
         index_cache_bytes: int = 33_554_432,
+        on_sync: Callable[[float], None] | None = None,
     ) -> None:
         self.path = path
         self._disk = disk if disk is not None else Disk()
-        self._files = Files(self._disk, limit=open_files, index_cache_bytes=index_cache_bytes)
+        self._files = Files(
+            self._disk, limit=open_files, index_cache_bytes=index_cache_bytes, on_sync=on_sync
+        )
         self._lock = threading.Lock()
         self._disk.mkdir(path / "topics")
         self._lock_fd = self._take_lock()

@@ -24,6 +24,7 @@ class Extent:
     """
 
     __slots__ = (
+        "_base_offset",
         "_cut",
         "_end",
         "_fd",
@@ -31,6 +32,7 @@ class Extent:
         "_reader",
         "_released",
         "_segment",
+        "_start",
         "_verifier",
         "size_bytes",
     )
@@ -50,11 +52,22 @@ class Extent:
         self._reader = reader
         self._segment = segment
         self._fd = fd
-        self._position = position
+        self._position = self._start = position
+        self._base_offset = base_offset
         self._released = False
         self._cut = cut  # the size asked for may end in the midst of a batch
         self._verifier = BatchVerifier(next_offset=base_offset, position=position, gaps=segment.compacted)
         self._end = position + size_bytes
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes that `read_chunk` has returned so far."""
+        return self._position - self._start
+
+    @property
+    def offsets_read(self) -> int:
+        """Offsets of the batches that were returned whole so far, gaps between them included."""
+        return self._verifier.next_offset - self._base_offset
 
     def read_chunk(self, max_bytes: int, *, wait: bool = True) -> bytes | bytearray | None:
         """The next verified bytes, empty at the end; None if the disk would have to be waited for.

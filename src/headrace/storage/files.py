@@ -3,6 +3,7 @@
 import contextlib
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from pathlib import Path
 
 from headrace.storage.disk import Disk
@@ -32,8 +33,17 @@ class Files:
     Safe on any thread.
     """
 
-    def __init__(self, disk: Disk, *, limit: int = 512, index_cache_bytes: int = 32 * 1024 * 1024) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        *,
+        limit: int = 512,
+        index_cache_bytes: int = 32 * 1024 * 1024,
+        on_sync: Callable[[float], None] | None = None,
+    ) -> None:
+        """`on_sync` is told, on the thread that synced, how many seconds each commit's sync took."""
         self.disk = disk
+        self.on_sync = on_sync
         self.indexes = IndexCache(index_cache_bytes)
         self._limit = limit
         self._idle: OrderedDict[DataFile, None] = OrderedDict()

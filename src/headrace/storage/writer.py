@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+from time import perf_counter
 from typing import NamedTuple
 
 from headrace.storage.checkpoint import Checkpoint, write_checkpoint
@@ -82,7 +83,10 @@ class LogWriter:
         fd = reader.files.pin(active.file)
         try:
             end = write_all(reader.files.disk, fd, [queued.batch for queued in run], position)
+            began = perf_counter()
             sync(reader.files.disk, fd)
+            if reader.files.on_sync is not None:
+                reader.files.on_sync(perf_counter() - began)
         finally:
             reader.files.unpin(active.file)
         if active.created_ms == 0:
@@ -103,7 +107,7 @@ class LogWriter:
         self.next_offset = run[-1].next_offset
 
     def undo(self) -> None:
-        """Cuts the active segment back to its last synced byte, durably: what was refused never comes back."""
+        """Cuts the active segment back to its last synced byte, durably: what was refused stays away."""
         active = self.active
         fd = self.reader.files.pin(active.file)
         try:

@@ -40,6 +40,7 @@ class BrokerProcess:
         self.settings = settings
         self.start_timeout_s = start_timeout_s
         self.start_seconds = 0.0
+        self.metrics_port: int | None = None
         self.log_path = Path(tempfile.gettempdir()) / f"headrace-broker-{os.getpid()}-{id(self):x}.log"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -73,7 +74,9 @@ class BrokerProcess:
         if not line:
             self.kill()
             raise HeadraceError(f"the broker did not start:\n{self.output()}")
-        return int(json.loads(line)["port"])
+        announced = json.loads(line)
+        self.metrics_port = announced.get("metrics_port")
+        return int(announced["port"])
 
     def output(self) -> str:
         """What it wrote to standard error."""

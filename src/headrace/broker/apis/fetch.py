@@ -28,6 +28,8 @@ async def fetch(broker: "Broker", request: Request) -> Reply | dict[str, Any]:
     wait_ms = min(body.max_wait, broker.settings.idle_timeout_ms)
     if not attempt.enough and wait_ms > 0:
         attempt = await _wait(broker, body, attempt, wait_ms / 1000)
+    if attempt.refused:
+        broker.metrics.count_errors(request.api_key, attempt.responses)
     fields = {"responses": attempt.responses}
     frame = encode_response(request.api_key, request.api_version, request.correlation_id, fields)
     return Reply(frame, attempt.release)
@@ -39,13 +41,16 @@ class _Attempt:
 
     responses: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     extents: list[Extent] = dataclasses.field(default_factory=list)
+    sources: list[Partition] = dataclasses.field(default_factory=list)  # of the extents, one each
     partitions: list[tuple[Partition, int]] = dataclasses.field(default_factory=list)  # and where it ended
     size_bytes: int = 0
     refused: bool = False
     enough: bool = False
 
     def release(self) -> None:
-        for extent in self.extents:
+        for extent, partition in zip(self.extents, self.sources, strict=True):
+            partition.fetched_records += extent.offsets_read
+            partition.fetched_bytes += extent.bytes_read
             extent.release()
 
 
@@ -145,6 +150,7 @@ async def _locate(
         extent.release()
         return
     attempt.extents.append(extent)
+    attempt.sources.append(partition)
     attempt.size_bytes += extent.size_bytes
     answer["records"] = extent
 

@@ -39,6 +39,7 @@ def produce(broker: "Broker", request: Request, frame: bytearray) -> "asyncio.Fu
 
     def finish() -> None:
         broker.release_frame(frame)
+        broker.metrics.count_errors(Api.PRODUCE, topics)
         if done.done():  # the client left
             return
         if acks == 0:
