@@ -128,15 +128,23 @@ class SilentReaders(Hindrance):
 
 
 class HalfSenders(Hindrance):
-    """Announce a large produce request, send half of it and stall."""
+    """Announce a large produce request, send some of it and stall."""
+
+    announced_bytes = 10 * MIB
 
     async def __call__(self, bootstrap: str) -> list[RawConnection]:
         frame = frame_of(produce_request("healthy", [os.urandom(900_000)]))
         senders = [await RawConnection.open(bootstrap) for _ in range(60)]
         for sender in senders:
             # The announced length may be a lie; what is reserved for it must not starve the honest.
-            sender.writer.write(struct.pack(">i", 10 * MIB) + frame[4 : len(frame) // 2])
+            sender.writer.write(struct.pack(">i", self.announced_bytes) + frame[4 : len(frame) // 2])
         return senders
+
+
+class BoastfulHalfSenders(HalfSenders):
+    """The same with the largest request there may be, which is more than the whole budget for requests."""
+
+    announced_bytes = 99 * MIB
 
 
 class QuickHalfSenders(Hindrance):
@@ -150,7 +158,7 @@ class QuickHalfSenders(Hindrance):
         return senders
 
 
-@pytest.mark.parametrize("hindrance", [SilentReaders, HalfSenders, QuickHalfSenders])
+@pytest.mark.parametrize("hindrance", [SilentReaders, HalfSenders, BoastfulHalfSenders, QuickHalfSenders])
 def test_clients_that_stall_cost_others_nothing(tmp_path: Path, hindrance: type[Hindrance]):
     with BrokerProcess(tmp_path) as broker:
         asyncio.run(with_and_without(broker, hindrance()))

@@ -72,6 +72,17 @@ def values_in(records: bytes | None) -> list[tuple[int, bytes]]:
     return found
 
 
+def codecs_in(records: bytes) -> list[int]:
+    """The codec of every batch, as its header has it."""
+    found, position = [], 0
+    while position < len(records):
+        _, size = struct.unpack_from(">qi", records, position)
+        (attributes,) = struct.unpack_from(">h", records, position + 21)
+        found.append(attributes & 7)
+        position += 12 + size
+    return found
+
+
 def produce_request(topic: str, values: list[bytes], partition: int = 0) -> produce.ProduceRequest:
     data = produce.PartitionProduceData(index=i32(partition), records=batch_of(values))
     return produce.ProduceRequest(

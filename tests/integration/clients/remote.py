@@ -67,7 +67,7 @@ class ClientProcess:
             self.kill()
             raise AssertionError(f"{op}: no answer within {ANSWER_TIMEOUT_S} s\n{self._tail()}") from None
         if line is None:
-            raise AssertionError(f"{op}: the client's process ended\n{self._tail()}")
+            raise AssertionError(f"{op}: the client's process ended ({self._process.wait()})\n{self._tail()}")
         return line
 
     def _tail(self) -> str:

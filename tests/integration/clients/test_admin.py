@@ -42,6 +42,7 @@ def test_a_topic_created_again_after_deletion_is_empty(client: Driver):
     client.delete_topic(topic)
     wait_until(lambda: topic not in client.topics())
     client.create_topic(topic)
+    wait_until(lambda: topic in client.topics())
     assert client.offset(topic, 0, "latest").offset == 0
 
 

@@ -166,7 +166,9 @@ def test_a_static_member_that_restarts_causes_no_rebalance(
             group=group, topics=[topic], protocol=protocol, instance_id=name, session_timeout_ms=15_000
         )
 
-    stays, restarts = join(client, membership("a")), join(client, membership("b"))
+    stays = join(client, membership("a"))
+    wait_shared([stays], all_of(topic))
+    restarts = join(client, membership("b"))
     before = wait_shared([stays, restarts], all_of(topic))
     rebalances = stays.look().rebalances
     join.leave(restarts)

@@ -1,5 +1,6 @@
 """Records come back as they were sent, whichever client sends and whichever reads."""
 
+import asyncio
 import time
 from collections.abc import Callable
 
@@ -9,6 +10,8 @@ from kio.schema.errors import ErrorCode
 from clients.driver import CODECS, Driver, DriverError, Message, Record
 from clients.launch import CLIENTS
 from clients.pool import ClientPool
+from clients.raw import RawConnection, codecs_in, fetch_request
+from clients.targets import Target
 
 TEN_MIB = 10 * 1024 * 1024
 # Of a batch with one record that has neither key nor headers: 61 bytes of header, 13 of framing.
@@ -48,6 +51,22 @@ def test_records_of_every_codec_come_back_unchanged(
     found = client.read(topic, {0: 0}, 40)
     assert [as_sent(record) for record in found] == sent
     assert [record.offset for record in found] == [place.offset for place in places] == list(range(40))
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_the_broker_keeps_the_codec_that_the_producer_chose(
+    client: Driver, target: Target, new_topic: Callable[..., str], codec: str
+):
+    topic = new_topic()
+    client.produce(topic, messages_for(codec, 40), codec=codec)
+
+    async def stored() -> list[int]:
+        connection = await RawConnection.open(target.bootstrap)
+        answer = await connection.call(fetch_request(topic, 0))
+        connection.close()
+        return codecs_in(answer.responses[0].partitions[0].records)
+
+    assert set(asyncio.run(stored())) == {CODECS.index(codec)}
 
 
 @pytest.mark.parametrize("writer", CLIENTS)

@@ -59,7 +59,7 @@ class KafkaPythonDriver(Driver):
                 compression_type=_CODECS[codec],
                 max_request_size=max_request_bytes,
                 linger_ms=20,
-                delivery_timeout_ms=20000,
+                delivery_timeout_ms=40000,
                 request_timeout_ms=15000,
                 max_block_ms=20000,
                 metadata_max_age_ms=1000,

@@ -60,7 +60,7 @@ class LibrdkafkaDriver(Driver):
                     "compression.type": codec,
                     "message.max.bytes": max_request_bytes,
                     "linger.ms": 20,
-                    "message.timeout.ms": 20000,
+                    "message.timeout.ms": 40000,
                     "topic.metadata.refresh.interval.ms": 1000,
                     # librdkafka's own default is CRC32; this is what every other client does.
                     "partitioner": "murmur2_random",

@@ -229,7 +229,7 @@ public class ClientHost {
             config.put("buffer.memory", Integer.valueOf(64 << 20));
             config.put("linger.ms", Integer.valueOf(20));
             config.put("metadata.max.age.ms", Integer.valueOf(1000));
-            config.put("delivery.timeout.ms", Integer.valueOf(20000));
+            config.put("delivery.timeout.ms", Integer.valueOf(40000));
             config.put("request.timeout.ms", Integer.valueOf(15000));
             config.put("max.block.ms", Integer.valueOf(20000));
             producers.put(name, new KafkaProducer(config, new ByteArraySerializer(), new ByteArraySerializer()));
