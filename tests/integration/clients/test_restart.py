@@ -63,7 +63,7 @@ def test_records_offsets_topics_and_configurations_survive(
         )
     restart(own_target)
     for name, topic in topics.items():
-        # Java asks first: librdkafka 2.16 dies (SIGSEGV) of the answer of a coordinator that is still loading.
+        # Java asks first: librdkafka 2.16 dies (SIGSEGV) when a coordinator that is still loading answers.
         until_accepted(lambda g=groups[name], t=topic: own_clients["java"].committed(g, t))
     for number, (name, topic) in enumerate(topics.items()):
         client = own_clients[name]
