@@ -17,6 +17,8 @@ from collections.abc import Awaitable, Callable
 from time import perf_counter
 from typing import TYPE_CHECKING, cast
 
+from headrace.broker.access import MOST_SASL_BYTES, Session
+from headrace.broker.apis.access import raw_token
 from headrace.broker.replies import Reply
 from headrace.errors import CorruptionError
 from headrace.storage import Extent
@@ -33,6 +35,8 @@ _api_and_version = struct.Struct(">hh").unpack_from
 
 MOST_QUEUED_FRAMES = 64
 PRODUCE = name_of(Api.PRODUCE)
+BEFORE_LOGIN = (Api.API_VERSIONS, Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE)
+LONGEST_HEADER = 1024
 
 # When each produce request's turn came, and its answer to be.
 Outbox = asyncio.Queue[tuple[float, Awaitable[Reply | None]]]
@@ -58,6 +62,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self.task: asyncio.Task[None] | None = None
         self.client_host = ""
+        self.session: Session | None = None
         self.local_address: tuple[str, int] = ("", 0)
         self.moved_ms = broker.clock.monotonic_ms()
         self.frame_began_ms: int | None = None
@@ -77,6 +82,9 @@ class Connection(asyncio.BufferedProtocol):
         self.client_host = str(peer[0]) if peer else ""
         here = transport.get_extra_info("sockname")
         self.local_address = (str(here[0]), int(here[1])) if here else ("", 0)
+        self.session = self._broker.access.session(self.client_host, transport)
+        if self.session is not None and not self.session.identified:
+            self._assembler.bound(MOST_SASL_BYTES + LONGEST_HEADER, "before login")
         if not self._broker.admit(self):
             self.abort("too many connections (max_connections)", kind="refused")
 
@@ -199,7 +207,39 @@ class Connection(asyncio.BufferedProtocol):
         while self._frames:
             self._broker.release_frame(self._frames.popleft())
 
+    async def _identify(self, session: Session) -> None:
+        """Serves what is open to everybody until the client is known; anything else ends the connection."""
+        try:
+            async with asyncio.timeout(self._settings.receive_timeout_ms / 1000):
+                while not session.identified:
+                    frame = await self._next_frame()
+                    if frame is None:
+                        return
+                    await self._write(await self._login_step(session, frame))
+                    if session.refused:
+                        self._end_politely()
+        except TimeoutError:
+            raise MalformedError("no login in time (receive_timeout_ms)") from None
+        self._assembler.bound(self._settings.max_request_bytes)
+
+    async def _login_step(self, session: Session, frame: bytearray) -> Reply:
+        if session.raw_tokens:
+            return await raw_token(self._broker, session, frame)
+        api_key, version = _api_and_version(frame)
+        if api_key not in BEFORE_LOGIN:
+            raise MalformedError(f"{name_of(api_key)} before login")
+        return await self._broker.answer(self, frame, api_key, version)
+
+    def _end_politely(self) -> None:
+        """Closes once what was written is sent."""
+        self._ending = "login"
+        if self._transport is not None:
+            self._transport.close()
+        raise ConnectionClosed
+
     async def _answer_all(self, outbox: Outbox) -> None:
+        if self.session is not None and not self.session.identified:
+            await self._identify(self.session)
         while (frame := await self._next_frame()) is not None:
             api_key, version = _api_and_version(frame)
             if api_key == Api.PRODUCE:

@@ -11,6 +11,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, TypeVar
 
+from headrace.broker.access import Authority, guarded, server_context, sifted
 from headrace.broker.apis import HANDLERS
 from headrace.broker.apis.cluster import unsupported_version
 from headrace.broker.apis.produce import produce
@@ -59,6 +60,7 @@ class Broker:
         self.scratch = memoryview(bytearray(SMALL_FRAME_BYTES))
         self.metrics = Metrics()
         self.metrics_port: int | None = None
+        self.access = Authority(enforced=settings.authenticate, super_users=settings.super_principals())
         self.request_memory = MemoryBudget(settings.request_memory_bytes)
         self._executor = ThreadPoolExecutor(settings.commit_threads, "headrace-disk")
         self._readers = ThreadPoolExecutor(2, "headrace-read")
@@ -82,6 +84,7 @@ class Broker:
             on_sync=self.metrics.sync_seconds.observe,
         )
         try:
+            await self.access.load(self.directory.path, self._disk)
             self.topics = Topics(self.directory, self._executor)
             self.coordinator = Coordinator(self, self._group_settings)
             await self.coordinator.load()
@@ -105,7 +108,12 @@ class Broker:
         loop = asyncio.get_running_loop()
         try:
             server = await loop.create_server(
-                lambda: Connection(self), self.host, self.port, backlog=2048, start_serving=False
+                lambda: Connection(self),
+                self.host,
+                self.port,
+                backlog=2048,
+                start_serving=False,
+                **self._tls(),
             )
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else error
@@ -116,7 +124,16 @@ class Broker:
         self.port = server.sockets[0].getsockname()[1]
         return server
 
+    def _tls(self) -> dict[str, Any]:
+        """How connections are encrypted, in `create_server`'s words; raises ConfigError."""
+        chosen = self.settings
+        if not chosen.tls_certificate:
+            return {}
+        context = server_context(chosen.tls_certificate, chosen.tls_key, chosen.tls_client_ca)
+        return {"ssl": context, "ssl_handshake_timeout": chosen.receive_timeout_ms / 1000}
+
     async def _close(self) -> None:
+        self.access.close()
         if hasattr(self, "topics"):
             await self.topics.wait_idle()
         await self.in_thread(self.directory.close)
@@ -177,6 +194,12 @@ class Broker:
         self.metrics.connections_closed.add(1, reason)
         self._connections.discard(connection)
 
+    def expel(self, principal: str) -> None:
+        """Closes the connections of a user who is no more."""
+        for connection in tuple(self._connections):
+            if connection.session is not None and connection.session.principal == principal:
+                connection.abort("its user was removed", kind="login")
+
     def release_frame(self, frame: bytearray) -> None:
         """Gives back the memory that a large frame had reserved."""
         if len(frame) > SMALL_FRAME_BYTES:
@@ -190,7 +213,11 @@ class Broker:
         """Appends what a produce request carries; the future is its answer, None for acks=0."""
         if version not in HANDLERS[Api.PRODUCE].versions:
             raise MalformedError(f"produce v{version} is not served")
-        request = decode_request(frame, Api.PRODUCE, version, client_host=connection.client_host)
+        request = decode_request(
+            frame, Api.PRODUCE, version, client_host=connection.client_host, session=connection.session
+        )
+        if connection.session is not None:
+            request = sifted(self, request)
         return produce(self, request, frame)
 
     async def answer(self, connection: Connection, frame: bytearray, api_key: int, version: int) -> Reply:
@@ -206,8 +233,12 @@ class Broker:
             version,
             client_host=connection.client_host,
             local_address=connection.local_address,
+            session=connection.session,
         )
-        answer = await handler.call(self, request)
+        if connection.session is None:
+            answer = await handler.call(self, request)
+        else:
+            answer = await guarded(self, handler.call, request)
         if isinstance(answer, Reply):
             return answer
         self.metrics.count_errors(api_key, answer)

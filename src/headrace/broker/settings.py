@@ -20,6 +20,21 @@ class BrokerSettings:
     advertise: str = setting(
         "", "Address and port that clients are told to connect to; empty: where they reached us."
     )
+    authenticate: bool = setting(
+        False,
+        "Clients must say who they are, by SASL or by certificate, and may do only what is allowed to them.",
+    )
+    super_users: str = setting(
+        "", "Users who may do everything, separated by semicolons: admin;CN=ops,O=Example."
+    )
+    tls_certificate: str = setting("", "PEM file of the server's certificate and its chain; turns TLS on.")
+    tls_key: str = setting("", "PEM file of the certificate's private key, without a password.")
+    tls_client_ca: str = setting(
+        "", "PEM file of the authorities whose certificates identify clients; empty: certificates do not."
+    )
+    allow_unauthenticated: bool = setting(
+        False, "Let listen be beyond loopback although nobody has to authenticate: whoever reaches it, rules."
+    )
     node_id: int = setting(1, "This node's id in metadata answers.")
     auto_create_topics: bool = setting(
         True, "Create a topic when a client that allows it asks for one that is missing."
@@ -59,6 +74,26 @@ class BrokerSettings:
             host_and_port("advertise", self.advertise)
         if self.metrics_listen:
             self._check_metrics_listen()
+        self._check_access()
+
+    def _check_access(self) -> None:
+        host, _ = host_and_port("listen", self.listen)
+        if not (self.authenticate or self.allow_unauthenticated or is_loopback(host)):
+            raise ConfigError(
+                f"listen={self.listen!r} is reachable from outside and nobody has to say who they are;"
+                " set authenticate (--authenticate; see docs/security.md), listen on 127.0.0.1,"
+                " or give --allow-unauthenticated if everybody who can reach it may do everything"
+            )
+        if bool(self.tls_certificate) != bool(self.tls_key):
+            missing = "tls_key" if self.tls_certificate else "tls_certificate"
+            raise ConfigError(f"{missing} is missing; TLS needs both tls_certificate and tls_key")
+        if self.tls_client_ca and not (self.tls_certificate and self.authenticate):
+            raise ConfigError("tls_client_ca identifies clients: it needs tls_certificate and authenticate")
+
+    def super_principals(self) -> frozenset[str]:
+        """The super users as principals."""
+        names = (name.strip().removeprefix("User:") for name in self.super_users.split(";"))
+        return frozenset(f"User:{name}" for name in names if name)
 
     def _check_metrics_listen(self) -> None:
         host, _ = host_and_port("metrics_listen", self.metrics_listen)
@@ -72,9 +107,10 @@ class BrokerSettings:
 def is_loopback(host: str) -> bool:
     """Whether an address is reachable from this machine only; any name but localhost may not be."""
     try:
-        return ipaddress.ip_address(host).is_loopback
+        address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
         return host == "localhost"
+    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
 
 
 def host_and_port(name: str, text: str) -> tuple[str, int]:

@@ -28,6 +28,8 @@ class Request:
     body: Fields
     client_host: str = ""
     local_address: tuple[str, int] = ("", 0)  # where the client reached us
+    session: Any = None  # who the client is, for a server that wants to know
+    refused: tuple[Any, ...] = ()  # parts of the answer that were decided before the handler was asked
 
     def __str__(self) -> str:
         return f"{name_of(self.api_key)} v{self.api_version} from {self.client_id or 'an unnamed client'}"
@@ -44,6 +46,7 @@ def decode_request(
     *,
     client_host: str = "",
     local_address: tuple[str, int] = ("", 0),
+    session: Any = None,
 ) -> Request:
     """The request in a frame (without its length); raises MalformedError.
 
@@ -61,6 +64,7 @@ def decode_request(
         body=_body_decoder(api_key, version, REQUEST)(cursor),
         client_host=client_host,
         local_address=local_address,
+        session=session,
     )
 
 

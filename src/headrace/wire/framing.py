@@ -35,13 +35,17 @@ class FrameAssembler:
         emit: Callable[[bytearray], None],
     ) -> None:
         self._scratch = scratch
-        self._max_bytes = max_bytes
+        self.bound(max_bytes)
         self._reserve = reserve
         self._emit = emit
         self._leftover = b""
         self._large: bytearray | None = None
         self._received = 0
         self.blocked = False
+
+    def bound(self, max_bytes: int, why: str = "max_request_bytes") -> None:
+        """The largest frame from now on, and what says so."""
+        self._max_bytes, self._why = max_bytes, why
 
     @property
     def in_the_middle(self) -> bool:
@@ -107,6 +111,5 @@ class FrameAssembler:
     def _check(self, size: int) -> None:
         if size < LEAST_FRAME_BYTES or size > self._max_bytes:
             raise MalformedError(
-                f"a frame of {size} bytes; frames have {LEAST_FRAME_BYTES} to"
-                f" {self._max_bytes} (max_request_bytes)"
+                f"a frame of {size} bytes; frames have {LEAST_FRAME_BYTES} to {self._max_bytes} ({self._why})"
             )

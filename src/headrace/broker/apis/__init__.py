@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from headrace.broker.apis import cluster, configs, fetch, groups, offsets, topics
+from headrace.broker.apis import access, cluster, configs, fetch, groups, offsets, topics
 from headrace.wire import Api, VersionRange
 
 __all__ = ["HANDLERS", "Handler"]
@@ -46,4 +46,5 @@ HANDLERS: dict[int, Handler] = {
     Api.LIST_CONFIG_RESOURCES: Handler(configs.list_config_resources, VersionRange(0, 1)),
     Api.DESCRIBE_TOPIC_PARTITIONS: Handler(topics.describe_topic_partitions, VersionRange(0, 0)),
     **{api: Handler(call, versions) for api, (call, versions) in groups.HANDLERS.items()},
+    **{api: Handler(call, versions) for api, (call, versions) in access.HANDLERS.items()},
 }

@@ -26,11 +26,11 @@ async def fetch(broker: "Broker", request: Request) -> Reply | dict[str, Any]:
         return {"error_code": ErrorCode.fetch_session_id_not_found}
     attempt = await _collect(broker, body)
     wait_ms = min(body.max_wait, broker.settings.idle_timeout_ms)
-    if not attempt.enough and wait_ms > 0:
+    if not attempt.enough and wait_ms > 0 and not request.refused:
         attempt = await _wait(broker, body, attempt, wait_ms / 1000)
     if attempt.refused:
         broker.metrics.count_errors(request.api_key, attempt.responses)
-    fields = {"responses": attempt.responses}
+    fields = {"responses": [*attempt.responses, *request.refused]}
     frame = encode_response(request.api_key, request.api_version, request.correlation_id, fields)
     return Reply(frame, attempt.release)
 

@@ -35,6 +35,7 @@ def produce(broker: "Broker", request: Request, frame: bytearray) -> "asyncio.Fu
         }
         for data in request.body.topic_data
     ]
+    topics += request.refused
     done: asyncio.Future[Reply | None] = asyncio.get_running_loop().create_future()
 
     def finish() -> None:
