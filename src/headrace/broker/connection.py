@@ -13,7 +13,7 @@ import asyncio
 import logging
 import struct
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from time import perf_counter
 from typing import TYPE_CHECKING, cast
 
@@ -38,9 +38,6 @@ PRODUCE = name_of(Api.PRODUCE)
 BEFORE_LOGIN = (Api.API_VERSIONS, Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE)
 LONGEST_HEADER = 1024
 
-# When each produce request's turn came, and its answer to be.
-Outbox = asyncio.Queue[tuple[float, Awaitable[Reply | None]]]
-
 
 class ConnectionClosed(Exception):  # noqa: N818 - not an error: the client left
     """The connection ended while something was still to be sent."""
@@ -61,6 +58,9 @@ class Connection(asyncio.BufferedProtocol):
         self._paused = False
         self._transport: asyncio.Transport | None = None
         self.task: asyncio.Task[None] | None = None
+        # When each produce request's turn came, and its answer to be; oldest first.
+        self._outbox: deque[tuple[float, asyncio.Future[Reply | None]]] = deque()
+        self._outbox_waiter: asyncio.Future[None] | None = None
         self.client_host = ""
         self.session: Session | None = None
         self.local_address: tuple[str, int] = ("", 0)
@@ -181,23 +181,16 @@ class Connection(asyncio.BufferedProtocol):
 
     async def serve(self) -> None:
         """Answers requests until the client leaves or breaks the protocol."""
-        outbox: Outbox = asyncio.Queue(self._settings.produce_pipeline)
         try:
-            async with asyncio.TaskGroup() as tasks:
-                sender = tasks.create_task(self._send_all(outbox))
-                try:
-                    await self._answer_all(outbox)
-                finally:
-                    if self._closed:
-                        sender.cancel()
-        except* (ConnectionClosed, asyncio.CancelledError):
+            await self._answer_all()
+        except (ConnectionClosed, asyncio.CancelledError):
             pass
-        except* MalformedError as errors:
-            self.abort(str(errors.exceptions[0]))
-        except* CorruptionError as errors:
-            self.abort(f"damage on disk: {errors.exceptions[0]}", kind="damage")
-        except* Exception as errors:
-            logger.exception("a request from %s failed", self.client_host, exc_info=errors)
+        except MalformedError as error:
+            self.abort(str(error))
+        except CorruptionError as error:
+            self.abort(f"damage on disk: {error}", kind="damage")
+        except Exception:
+            logger.exception("a request from %s failed", self.client_host)
             self.abort("an internal error", kind="internal")
         finally:
             self._give_back()
@@ -237,15 +230,19 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.close()
         raise ConnectionClosed
 
-    async def _answer_all(self, outbox: Outbox) -> None:
+    async def _answer_all(self) -> None:
         if self.session is not None and not self.session.identified:
             await self._identify(self.session)
         while (frame := await self._next_frame()) is not None:
             api_key, version = _api_and_version(frame)
             if api_key == Api.PRODUCE:
-                await outbox.put((perf_counter(), self._broker.start_produce(self, frame, version)))
+                await self._wait_outbox(self._settings.produce_pipeline - 1)
+                await self._writable.wait()  # a client that does not read its answers gets no more of them
+                answer = self._broker.start_produce(self, frame, version)
+                self._outbox.append((perf_counter(), answer))
+                answer.add_done_callback(self._send_finished)
                 continue
-            await outbox.join()
+            await self._wait_outbox(0)
             began = perf_counter()
             try:
                 reply = await self._broker.answer(self, frame, api_key, version)
@@ -254,14 +251,22 @@ class Connection(asyncio.BufferedProtocol):
             self._broker.metrics.request_seconds.observe(perf_counter() - began, name_of(api_key))
             await self._write(reply)
 
-    async def _send_all(self, outbox: Outbox) -> None:
-        while True:
-            began, answer = await outbox.get()
-            reply = await answer
+    async def _wait_outbox(self, most: int) -> None:
+        """Waits until no more than so many produce requests are unanswered."""
+        while len(self._outbox) > most and not self._closed:
+            self._outbox_waiter = asyncio.get_running_loop().create_future()
+            await self._outbox_waiter
+
+    def _send_finished(self, _: "asyncio.Future[Reply | None]") -> None:
+        """Sends the answers to produce requests that are finished, in the order the requests came."""
+        while self._outbox and self._outbox[0][1].done():
+            began, answer = self._outbox.popleft()
+            reply = answer.result()
             self._broker.metrics.request_seconds.observe(perf_counter() - began, PRODUCE)
-            if reply is not None:
-                await self._write(reply)
-            outbox.task_done()
+            if reply is not None and not self._closed and self._transport is not None:
+                self._transport.write(reply.frame)
+        if self._outbox_waiter is not None and not self._outbox_waiter.done():
+            self._outbox_waiter.set_result(None)
 
     # --- out ----------------------------------------------------------------------------------
 
