@@ -61,6 +61,9 @@ class Partition:
             await asyncio.wait([self._committing])
 
     def _commit(self) -> None:
+        if not self.log.commit_waits:
+            self._acknowledge(self.log.commit())
+            return
         loop = asyncio.get_running_loop()
         self._committing = loop.run_in_executor(self._executor, self.log.commit)
         self._committing.add_done_callback(self._committed)

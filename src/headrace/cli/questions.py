@@ -11,7 +11,7 @@ from headrace.cli.failures import explained
 from headrace.cli.positions import Bounds, Kind, Position
 from headrace.errors import RequestError
 
-__all__ = ["Log", "Partition"]
+__all__ = ["Log", "Partition", "storage_of"]
 
 Partition = tuple[str, int]
 
@@ -98,5 +98,21 @@ class Log:
             entries: dict[str, Any] = futures[resource].result()
             return entries
 
+    def storages(self, topics: Iterable[str]) -> dict[str, str]:
+        """Where each topic is kept: disk or memory; a broker that does not say so keeps it on disk."""
+        kind = kafka.ConfigResource.Type.TOPIC
+        resources = {kafka.ConfigResource(kind, topic): topic for topic in topics}
+        if not resources:
+            return {}
+        with explained("reading the configuration of topics", self.bootstrap):
+            futures = self.client.describe_configs(list(resources), request_timeout=ANSWER_TIMEOUT_S)
+            return {resources[each]: storage_of(done.result()) for each, done in futures.items()}
+
     def broker_addresses(self) -> list[tuple[str, int]]:
         return [(broker.host, broker.port) for broker in self.cluster().brokers.values()]
+
+
+def storage_of(configs: Mapping[str, Any]) -> str:
+    """Disk or memory, from a topic's configuration."""
+    entry = configs.get("headrace.storage")
+    return str(entry.value) if entry is not None else "disk"

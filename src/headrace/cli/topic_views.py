@@ -5,11 +5,14 @@ from typing import Any
 
 from headrace.cli.output import table_text
 from headrace.cli.positions import Bounds
+from headrace.cli.questions import storage_of
 
 __all__ = ["described", "format_bytes", "partition_count", "render_description", "render_topics", "summaries"]
 
 Partition = tuple[str, int]
 Data = dict[str, Any]
+
+IN_MEMORY = ", in memory: gone when the broker stops"
 
 # Kafka's numbers for where a configuration's value comes from.
 SOURCES = {
@@ -40,7 +43,10 @@ def partition_count(count: int) -> str:
 
 
 def summaries(
-    partitions: Iterable[Partition], bounds: Mapping[Partition, Bounds], sizes: Mapping[Partition, int]
+    partitions: Iterable[Partition],
+    bounds: Mapping[Partition, Bounds],
+    sizes: Mapping[Partition, int],
+    storages: Mapping[str, str],
 ) -> list[Data]:
     """One row a topic, by name; the size is None when no broker told it for every partition."""
     by_topic: dict[str, list[Partition]] = {}
@@ -52,6 +58,7 @@ def summaries(
             "partitions": len(members),
             "records": sum(bounds[each].end - bounds[each].start for each in members),
             "size_bytes": total_size(sizes.get(each) for each in members),
+            "storage": storages[topic],
             "internal": topic.startswith("__"),
         }
         for topic, members in sorted(by_topic.items())
@@ -72,10 +79,10 @@ def render_topics(data: Data) -> str:
     if not data["topics"]:
         return "no topics; make one with `headrace topics create NAME`"
     rows = [
-        (row["topic"], row["partitions"], row["records"], format_bytes(row["size_bytes"]))
+        (row["topic"], row["partitions"], row["records"], format_bytes(row["size_bytes"]), row["storage"])
         for row in data["topics"]
     ]
-    return table_text(("topic", "partitions", "records", "size"), rows)
+    return table_text(("topic", "partitions", "records", "size", "storage"), rows)
 
 
 def described(
@@ -107,6 +114,7 @@ def described(
         "partitions": partitions,
         "records": sum(each["records"] for each in partitions),
         "size_bytes": total_size(each["size_bytes"] for each in partitions),
+        "storage": storage_of(configs),
         "configs": _configs(configs, all_configs),
     }
 
@@ -127,7 +135,8 @@ def _configs(configs: Mapping[str, Any], every: bool) -> list[Data]:
 def render_description(data: Data) -> str:
     head = (
         f"topic {data['topic']}: {partition_count(len(data['partitions']))}, "
-        f"{data['records']:,} records, {format_bytes(data['size_bytes']) or 'size unknown'}\n"
+        f"{data['records']:,} records, {format_bytes(data['size_bytes']) or 'size unknown'}"
+        f"{IN_MEMORY if data['storage'] == 'memory' else ''}\n"
     )
     rows = [
         (

@@ -97,7 +97,7 @@ def list_topics(
     shown = {name: topic for name, topic in cluster.topics.items() if internal or not name.startswith("__")}
     each: list[Partition] = [(name, index) for name, topic in shown.items() for index in topic.partitions]
     sizes = partition_sizes((broker.host, broker.port) for broker in cluster.brokers.values())
-    data = {"topics": summaries(each, log.bounds(each), sizes)}
+    data = {"topics": summaries(each, log.bounds(each), sizes, log.storages(shown))}
     Output(as_json=as_json).document(data, render_topics)
 
 

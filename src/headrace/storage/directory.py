@@ -16,6 +16,7 @@ from headrace.errors import ConfigError, CorruptionError, DiskError, RequestErro
 from headrace.storage.disk import Disk, is_full
 from headrace.storage.files import Files
 from headrace.storage.log import PartitionLog
+from headrace.storage.memory_log import open_log
 from headrace.storage.topic_config import TopicConfig
 
 __all__ = ["FORMAT_VERSION", "DataDirectory", "Topic", "check_topic_name"]
@@ -25,6 +26,7 @@ _UNKNOWN_TOPIC_OR_PARTITION = 3
 _INVALID_TOPIC = 17
 _TOPIC_EXISTS = 36
 _INVALID_PARTITIONS = 37
+_INVALID_CONFIG = 40
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _MAX_PARTITIONS = 10_000
 
@@ -123,7 +125,7 @@ class DataDirectory:
         overrides = {str(key): str(value) for key, value in found["overrides"].items()}
         topic = Topic(found["name"], UUID(path.name), path, overrides, TopicConfig.from_overrides(overrides))
         for number in range(found["partitions"]):
-            topic.partitions.append(PartitionLog.open(path / str(number), topic.config, files=self._files))
+            topic.partitions.append(open_log(path / str(number), topic.config, files=self._files))
         return topic
 
     # -- what is there
@@ -210,7 +212,7 @@ class DataDirectory:
             self._disk.sync_directory(topic.path)
             self._save(topic, total, topic.overrides)
             for number in range(len(topic.partitions), total):
-                log = PartitionLog.open(topic.path / str(number), topic.config, files=self._files)
+                log = open_log(topic.path / str(number), topic.config, files=self._files)
                 topic.partitions.append(log)
 
     def alter_config(self, name: str, overrides: Mapping[str, str]) -> None:
@@ -218,6 +220,12 @@ class DataDirectory:
         with self._lock, _disk_errors(self.path):
             topic = self._topic(name)
             config = TopicConfig.from_overrides(overrides)
+            if config.is_in_memory != topic.config.is_in_memory:
+                raise RequestError(
+                    f"headrace.storage of {name} is {topic.config.headrace_storage}, and stays so;"
+                    " make another topic and copy what is to be kept",
+                    code=_INVALID_CONFIG,
+                )
             self._save(topic, len(topic.partitions), dict(overrides))
             topic.overrides, topic.config = dict(overrides), config
             for log in topic.partitions:

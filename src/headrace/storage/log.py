@@ -101,6 +101,11 @@ class PartitionLog:
         return self._end
 
     @property
+    def commit_waits(self) -> bool:
+        """Whether `commit` waits for the disk; if not, it may run on the event loop."""
+        return True
+
+    @property
     def pending_bytes(self) -> int:
         """Appended and not yet synced."""
         return self._pending_bytes

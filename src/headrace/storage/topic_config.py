@@ -75,6 +75,12 @@ class TopicConfig:
     flush_messages: int = _setting(
         1, "long", _between(1, 1), "Always 1: every acknowledged batch is synced first"
     )
+    headrace_storage: str = _setting(
+        "disk",
+        "string",
+        _one_of("disk", "memory"),
+        "memory: fast, bounded by retention.bytes (64 MiB if unset), gone on restart; chosen at creation",
+    )
     index_interval_bytes: int = _setting(
         16_384, "int", _between(256, _INT_MAX), "An index entry every so many bytes of a segment"
     )
@@ -125,7 +131,10 @@ class TopicConfig:
                 raise _invalid(f"unknown topic setting {name!r}; known are {', '.join(_FIELDS)}")
             if text is not None:
                 values[field.name] = _parse(name, field, text)
-        return cls(**values)
+        config = cls(**values)
+        if config.is_in_memory and not config.deletes:
+            raise _invalid("headrace.storage=memory needs delete in cleanup.policy, since memory is bounded")
+        return config
 
     def as_strings(self) -> dict[str, str]:
         """Every setting by its Kafka name, as DescribeConfigs shows it."""
@@ -138,6 +147,10 @@ class TopicConfig:
     @property
     def compacts(self) -> bool:
         return "compact" in self.cleanup_policy
+
+    @property
+    def is_in_memory(self) -> bool:
+        return self.headrace_storage == "memory"
 
     @property
     def stamps_append_time(self) -> bool:

@@ -11,7 +11,8 @@ def test_a_created_topic_is_listed_and_described(headrace):
     made = headrace.json("topics", "create", name, "-p", "3", "-c", "retention.ms=86400000")
     assert made == {"topic": name, "partitions": 3, "created": True}
     listed = {row["topic"]: row for row in headrace.json("topics", "list")["topics"]}
-    assert listed[name] == {"topic": name, "partitions": 3, "records": 0, "size_bytes": 0, "internal": False}
+    expected = {"topic": name, "partitions": 3, "records": 0, "size_bytes": 0, "storage": "disk"}
+    assert listed[name] == {**expected, "internal": False}
     described = headrace.json("topics", "describe", name)
     assert [each["partition"] for each in described["partitions"]] == [0, 1, 2]
     configs = {each["name"]: each for each in described["configs"]}
