@@ -40,7 +40,7 @@ class Witness:
         self.synced_offset = 0
 
     def sends(self, log, records, now_ms):
-        base = log.append(encode_batch(records), now_ms=now_ms)
+        base = log.append(encode_batch(records), now_ms=now_ms).base_offset
         for delta, record in enumerate(records):
             self.sent.setdefault(base + delta, set()).add((record.key, record.value))
         return {base + delta: (record.key, record.value) for delta, record in enumerate(records)}
@@ -142,7 +142,7 @@ def check(witness, disk, config):
     readers_see_only_synced(witness, log, found, config)
     for damage in log.damage:
         assert not any(damage.first_offset <= offset < damage.next_offset for offset in witness.acknowledged)
-    base = log.append(encode_batch([Record(0, 1, b"new", b"one")]), now_ms=9999)
+    base = log.append(encode_batch([Record(0, 1, b"new", b"one")]), now_ms=9999).base_offset
     log.commit()
     again = PartitionLog.open(PATH, config, files=Files(disk.after_power_cut()))
     assert readable(again) == found | {base: (b"new", b"one")}

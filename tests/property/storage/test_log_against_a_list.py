@@ -62,7 +62,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(records=RECORDS, codec=st.integers(0, 4))
     def append(self, records, codec):
-        base = self.log.append(encode_batch(records, codec=codec), now_ms=self.now_ms)
+        base = self.log.append(encode_batch(records, codec=codec), now_ms=self.now_ms).base_offset
         assert base == len(self.synced) + len(self.queued)
         self.queued += [record._replace(offset=base + delta) for delta, record in enumerate(records)]
         self.refused = False

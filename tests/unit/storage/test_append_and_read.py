@@ -10,8 +10,8 @@ from headrace.testing.batches import batch, batches_in, commit, read_all
 
 def test_each_batch_gets_the_next_offsets(disk, open_log):
     log = open_log(disk)
-    assert log.append(batch(b"a", b"b"), now_ms=1) == 0
-    assert log.append(batch(b"c"), now_ms=1) == 2
+    assert log.append(batch(b"a", b"b"), now_ms=1).base_offset == 0
+    assert log.append(batch(b"c"), now_ms=1).base_offset == 2
     assert log.end_offset == 3
 
 

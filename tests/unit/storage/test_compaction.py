@@ -103,7 +103,7 @@ def test_what_was_compacted_is_read_the_same_after_a_restart(disk, open_log):
         again = open_log(after, **COMPACT)
         assert keyed(again) == before
         assert again.high_watermark == 60
-        assert again.append(batch(b"next", key=b"k"), now_ms=1) == 60
+        assert again.append(batch(b"next", key=b"k"), now_ms=1).base_offset == 60
 
 
 def test_it_waits_until_enough_is_dirty(disk, open_log):

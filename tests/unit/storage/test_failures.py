@@ -34,7 +34,7 @@ def test_once_there_is_room_again_appends_succeed_at_the_same_offsets(disk, open
     with pytest.raises(DiskError):
         log.commit()
     disk.capacity_bytes = None
-    assert log.append(batch(b"c"), now_ms=3) == 1
+    assert log.append(batch(b"c"), now_ms=3).base_offset == 1
     assert log.commit() == 2
     assert [record.value for record in read_all(log)] == [b"a", b"c"]
     assert [record.value for record in read_all(open_log(disk.after_power_cut()))] == [b"a", b"c"]
@@ -122,11 +122,11 @@ def test_acknowledged_tells_synced_from_waiting(disk, open_log):
 def test_a_later_batch_at_the_same_offset_does_not_acknowledge_the_one_that_was_dropped(disk, open_log):
     log = open_log(disk)
     fill(disk)
-    dropped = log.append(batch(b"dropped"), now_ms=1), log.generation
+    dropped = log.append(batch(b"dropped"), now_ms=1).last_offset, log.generation
     with pytest.raises(DiskError):
         log.commit()
     disk.capacity_bytes = None
-    later = log.append(batch(b"later"), now_ms=2), log.generation
+    later = log.append(batch(b"later"), now_ms=2).last_offset, log.generation
     log.commit()
     assert dropped[0] == later[0] == 0
     assert log.acknowledged(*later)
@@ -137,7 +137,7 @@ def test_a_later_batch_at_the_same_offset_does_not_acknowledge_the_one_that_was_
 def test_what_was_synced_before_the_failure_counts_as_acknowledged(disk, open_log):
     log = open_log(disk, segment_bytes=1024)
     fill(disk, spare=1400)
-    tickets = [(log.append(batch(b"x" * 300), now_ms=1), log.generation) for _ in range(6)]
+    tickets = [(log.append(batch(b"x" * 300), now_ms=1).last_offset, log.generation) for _ in range(6)]
     with pytest.raises(DiskError):
         log.commit()
     disk.capacity_bytes = None
@@ -165,14 +165,14 @@ def test_a_batch_appended_while_a_failing_commit_runs_fails_with_it(disk, open_l
     worker = threading.Thread(target=lambda: outcome.append(_error_of(log.commit)))
     worker.start()
     assert writing.wait(10)
-    meanwhile = log.append(batch(b"meanwhile"), now_ms=2), log.generation
+    meanwhile = log.append(batch(b"meanwhile"), now_ms=2).last_offset, log.generation
     go_on.set()
     worker.join(10)
     disk.pwritev = original
     assert outcome[0].full
     with pytest.raises(DiskError):
         log.commit()  # nothing of that generation may be committed any more
-    assert log.append(batch(b"after"), now_ms=3) == 0
+    assert log.append(batch(b"after"), now_ms=3).base_offset == 0
     assert log.commit() == 1
     with pytest.raises(DiskError):
         log.acknowledged(*meanwhile)
@@ -203,7 +203,7 @@ def test_an_outcome_too_old_to_be_remembered_counts_as_failed(disk, open_log):
 def test_a_roll_that_finds_no_space_leaves_what_is_queued_to_the_next_commit(disk, open_log):
     log = open_log(disk, retention_ms=10)
     commit(log, batch(b"a", timestamp_ms=1))
-    ticket = log.append(batch(b"queued"), now_ms=1), log.generation
+    ticket = log.append(batch(b"queued"), now_ms=1).last_offset, log.generation
     fill(disk)
     with pytest.raises(DiskError) as refused:
         log.apply_retention(10_000)  # the active segment has expired: it is rolled first

@@ -153,7 +153,7 @@ def test_the_next_offset_is_kept_by_the_name_of_an_empty_segment(disk, open_log)
     log.close()
     disk.unlink(log.path / "checkpoint")
     log = open_log(disk)
-    assert log.append(batch(b"c"), now_ms=1) == 2
+    assert log.append(batch(b"c"), now_ms=1).base_offset == 2
 
 
 def test_bytes_lost_below_the_checkpoint_are_reported_and_their_offsets_not_given_again(disk, open_log):
@@ -162,7 +162,7 @@ def test_bytes_lost_below_the_checkpoint_are_reported_and_their_offsets_not_give
     log.close()
     disk.cut(log.path / FIRST, len(batch(b"a")))
     again = open_log(disk)
-    assert again.append(batch(b"d"), now_ms=1) == 3
+    assert again.append(batch(b"d"), now_ms=1).base_offset == 3
     again.commit()
     (damage,) = again.damage
     assert (damage.first_offset, damage.next_offset) == (1, 3)
@@ -175,7 +175,7 @@ def test_the_newest_segment_lost_whole_is_no_reason_to_give_offsets_again(disk, 
     log.close()
     names = sorted(name for name in disk.list(log.path) if name.endswith(".log"))
     disk.unlink(log.path / names[-1])
-    assert open_log(disk, segment_bytes=1024).append(batch(b"y"), now_ms=1) == 10
+    assert open_log(disk, segment_bytes=1024).append(batch(b"y"), now_ms=1).base_offset == 10
 
 
 def test_a_partition_of_many_segments_is_opened_without_opening_them(disk, open_log):

@@ -64,7 +64,7 @@ def test_retention_by_age_rolls_an_expired_active_segment_and_empties_the_log(di
     assert (log.start_offset, log.high_watermark, log.size_bytes) == (10, 10, 0)
     again = open_log(disk.after_power_cut())
     assert (again.start_offset, again.high_watermark) == (10, 10)
-    assert again.append(batch(b"next"), now_ms=1) == 10
+    assert again.append(batch(b"next"), now_ms=1).base_offset == 10
 
 
 def test_a_compacted_topic_keeps_its_segments(disk, open_log):
