@@ -1,55 +1,68 @@
-"""The internal topic of groups: events out, events back at start."""
+"""A coordinator's internal topic: events out, events back at start."""
 
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from headrace.broker.partition import Partition
 from headrace.errors import CorruptionError, DiskError, RetriableError
-from headrace.groups import Code, GroupEvent
-from headrace.groups.journal import decode, encode
+from headrace.groups import Code
 from headrace.records import BatchHeader, Record, decode_batch, encode_batch, read_header
 from headrace.storage import PartitionLog
 
 if TYPE_CHECKING:
     from headrace.broker.server import Broker
 
-__all__ = ["OFFSETS_TOPIC", "Journal", "unavailable"]
+__all__ = ["Journal", "unavailable"]
 
-OFFSETS_TOPIC = "__consumer_offsets"
 logger = logging.getLogger(__name__)
 
 _OVERRIDES = {"cleanup.policy": "compact", "segment.bytes": str(16 * 1024 * 1024)}
 _READ_BYTES = 1024 * 1024
 
+E = TypeVar("E")
+
 
 def unavailable(why: str) -> RetriableError:
-    """What a request gets while groups cannot be kept safely."""
+    """What a request gets while a coordinator's state cannot be kept safely."""
     return RetriableError(why, code=Code.COORDINATOR_NOT_AVAILABLE)
 
 
-class Journal:
+class Journal(Generic[E]):
     """Appends the events of one decision as one batch, so that all of them survive a crash or none.
 
-    After a failed sync `failed` stays set until `open` has read again what is really there.
+    `what` the events are about is named in errors. After a failed sync `failed` stays set
+    until `open` has read again what is really there.
     """
 
-    def __init__(self, broker: "Broker") -> None:
+    def __init__(
+        self,
+        broker: "Broker",
+        topic: str,
+        what: str,
+        *,
+        encode: Callable[[E], tuple[bytes, bytes | None]],
+        decode: Callable[[bytes | None, bytes | None], E],
+    ) -> None:
+        self.what = what
         self._broker = broker
+        self._topic = topic
+        self._encode = encode
+        self._decode = decode
         self._partition: Partition
         self._latest: asyncio.Future[None] | None = None
 
-    async def open(self, replay: Callable[[GroupEvent, int], None], *, skip_damage: bool) -> None:
+    async def open(self, replay: Callable[[E, int], None], *, skip_damage: bool) -> None:
         """Makes the topic if it is missing, then replays it from its start; CorruptionError on damage."""
-        if self._broker.topics.named(OFFSETS_TOPIC) is None:
-            await self._broker.topics.create(OFFSETS_TOPIC, 1, _OVERRIDES)
-        partition = self._broker.partition(OFFSETS_TOPIC, 0)
+        if self._broker.topics.named(self._topic) is None:
+            await self._broker.topics.create(self._topic, 1, _OVERRIDES)
+        partition = self._broker.partition(self._topic, 0)
         assert partition is not None, "the topic was just made with one partition"
         self._partition = partition
         newest = await self._broker.in_thread(_newest, partition.log, skip_damage)
         for record in newest:
-            replay(decode(record.key, record.value), record.timestamp_ms)
+            replay(self._decode(record.key, record.value), record.timestamp_ms)
         self._latest = None
 
     @property
@@ -63,16 +76,16 @@ class Journal:
         """The disk failed for good; only a restart of the broker can help."""
         return self._partition.log.failed is not None
 
-    def append(self, events: Iterable[GroupEvent]) -> None:
+    def append(self, events: Iterable[E]) -> None:
         """Queues the events in one batch; `wait_synced` tells when they are on disk."""
         now_ms = self._broker.clock.now_ms()
-        records = [Record(0, now_ms, *encode(event)) for event in events]
+        records = [Record(0, now_ms, *self._encode(event)) for event in events]
         try:
             self._partition.append(encode_batch(records), now_ms=now_ms)
         except DiskError as error:
             self._latest = asyncio.get_running_loop().create_future()
             self._latest.set_exception(error)
-            raise unavailable(f"the topic of groups cannot be written: {error}") from error
+            raise unavailable(f"the topic of {self.what} cannot be written: {error}") from error
         self._latest = self._partition.synced()
 
     async def wait_synced(self) -> None:
@@ -85,7 +98,7 @@ class Journal:
             await asyncio.wait([latest])
         error = latest.exception()
         if error is not None:
-            raise unavailable(f"the topic of groups cannot be synced: {error}") from error
+            raise unavailable(f"the topic of {self.what} cannot be synced: {error}") from error
 
 
 def _newest(log: PartitionLog, skip_damage: bool) -> list[Record]:
@@ -111,7 +124,7 @@ def _read(log: PartitionLog, offset: int, skip_damage: bool) -> tuple[int, list[
         after = [d.next_offset for d in log.damage if d.first_offset <= offset < d.next_offset]
         if not skip_damage or not after:
             raise
-        logger.error("records %d to %d of %s are lost", offset, after[0] - 1, OFFSETS_TOPIC)
+        logger.error("records %d to %d in %s are lost", offset, after[0] - 1, log.path)
         return after[0], []
     found: list[Record] = []
     following = log.high_watermark  # compaction may leave nothing up to the end

@@ -1,43 +1,34 @@
-"""The shell around the pure machines of `groups`: durability, parked requests and deadlines.
-
-Theory of operation. Every decision is made on the event loop: it changes the
-table at once, its events are appended as one batch, and its answers are sent
-when that batch is synced. Later decisions may build on it meanwhile, because their
-events come later in the same log: nobody is told anything that rests on what is
-not on disk. If a sync fails, memory and disk differ: from then on every request is
-answered COORDINATOR_NOT_AVAILABLE, everything parked too, until `run` has
-replayed the topic. After a failure that makes the topic read-only it stays so
-until the broker is restarted.
+"""The shell around the pure machines of `groups`: parked requests and deadlines (see `journaled`).
 
 A parked request (a join, a sync) waits on a future under its ticket. One task, `run`,
 owns all deadlines.
 """
 
 import asyncio
-import contextlib
 import heapq
 import itertools
 import logging
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from headrace.broker.coordinator_journal import Journal, unavailable
+from headrace.broker.coordinator_journal import Journal
 from headrace.broker.coordinator_table import Entry, GroupTable
+from headrace.broker.journaled import Journaled
 from headrace.errors import CorruptionError, RetriableError
 from headrace.groups import Decision, GroupEvent, GroupSettings, classic, consumer
 from headrace.groups.classic import ClassicGroup
 from headrace.groups.events import GroupRemoved, OffsetRemoved
+from headrace.groups.journal import decode, encode
 from headrace.groups.offsets import expired_offsets, is_empty
 
 if TYPE_CHECKING:
     from headrace.broker.server import Broker
 
-__all__ = ["CoordinatorShell", "Ticket"]
+__all__ = ["OFFSETS_TOPIC", "CoordinatorShell", "Ticket"]
 
 logger = logging.getLogger(__name__)
 
-T = TypeVar("T")
-RELOAD_DELAY_S = 1.0
+OFFSETS_TOPIC = "__consumer_offsets"
 _MINUTE_MS = 60_000
 
 
@@ -49,24 +40,16 @@ class Ticket:
         self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
 
-class CoordinatorShell:
+class CoordinatorShell(Journaled[GroupEvent]):
     """Keeps decisions durable and answers in time. Event loop only."""
 
     def __init__(self, broker: "Broker", settings: GroupSettings) -> None:
+        super().__init__(broker, Journal(broker, OFFSETS_TOPIC, "groups", encode=encode, decode=decode))
         self.settings = settings
-        self._broker = broker
-        self._journal = Journal(broker)
         self._table = GroupTable()
-        self._available = False
         self._numbers = itertools.count(1)
         self._parked: dict[int, Ticket] = {}
         self._due: list[tuple[int, str]] = []
-        self._wake = asyncio.Event()
-
-    @property
-    def now_ms(self) -> int:
-        """The time that deadlines are measured in."""
-        return self._broker.clock.monotonic_ms()
 
     # --- life ---------------------------------------------------------------------------------
 
@@ -105,52 +88,15 @@ class CoordinatorShell:
             except RetriableError as error:
                 logger.error("%s", error)
 
-    async def _wait_until(self, due_ms: int) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(max(due_ms - self.now_ms, 0) / 1000):
-                await self._wake.wait()
-        self._wake.clear()
-
-    async def _reload_if_failed(self) -> None:
-        if not self._journal.failed:
-            return
-        if self._available:
-            self._stop_serving()
-        if not self._journal.is_read_only:
-            await asyncio.sleep(RELOAD_DELAY_S)
-            logger.warning("reading the topic of groups again after a failed write")
-            await self.load()
-
-    def _stop_serving(self) -> None:
-        """Memory is ahead of the disk: nobody is answered from it any more."""
-        self._available = False
+    def _give_up_waiting(self, error: RetriableError) -> None:
         self._due.clear()
         for ticket in self._parked.values():
             if not ticket.future.done():
-                ticket.future.set_exception(unavailable("the topic of groups could not be written"))
+                ticket.future.set_exception(error)
                 ticket.future.exception()  # the client may be gone: mark it as seen
         self._parked.clear()
-        self._wake.set()
 
     # --- decisions ----------------------------------------------------------------------------
-
-    def check_available(self) -> None:
-        """Raises RetriableError while what is in memory is not to be trusted."""
-        if self._journal.failed and self._available:
-            self._stop_serving()
-        if not self._available:
-            raise unavailable("groups are unavailable: the broker's log names the cause")
-
-    def persist(self, events: Iterable[GroupEvent]) -> None:
-        """Appends events that belong together."""
-        events = tuple(events)
-        if not events:
-            return
-        try:
-            self._journal.append(events)
-        except RetriableError:
-            self._stop_serving()
-            raise
 
     def take(self, entry: Entry, decision: Decision[Any], *, sign_of_life: bool = False) -> None:
         """Makes a decision hold: its events are queued, then it counts, then it is answered.
@@ -178,15 +124,6 @@ class CoordinatorShell:
         ticket = Ticket(next(self._numbers))
         self._parked[ticket.number] = ticket
         return ticket
-
-    async def settled(self, reply: T) -> T:
-        """The reply, once nothing that it may rest on can be lost any more."""
-        try:
-            await self._journal.wait_synced()
-        except RetriableError:
-            self._wake.set()  # `run` reloads
-            raise
-        return reply
 
     async def wait_reply(self, ticket: Ticket, decision: Decision[Any]) -> Any:
         """The reply that was given at once, or the one that the parked request gets."""

@@ -1,4 +1,4 @@
-"""Settings of consumer groups and committed offsets."""
+"""Settings of consumer groups, committed offsets and transactions."""
 
 from dataclasses import dataclass
 
@@ -55,4 +55,15 @@ class GroupSettings:
     )
     offset_metadata_max_bytes: int = setting(
         4_096, "Length of the text a client may store with a committed offset."
+    )
+    transaction_max_timeout_ms: int = setting(
+        900_000, "The longest time-out a producer may ask for; open transactions are aborted after theirs."
+    )
+    transactional_id_expiration_ms: int = setting(
+        604_800_000, "Transactional ids are forgotten so long after their last transaction (7 days)."
+    )
+    transactions_skip_damage: bool = setting(
+        False,
+        "Start with what is readable of a damaged topic of transactions. Otherwise transactions stay "
+        "unavailable, since a lost decision could undo what was committed.",
     )

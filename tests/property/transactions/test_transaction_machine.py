@@ -1,9 +1,9 @@
-"""Random lives of a transactional id: instances come and go, requests repeat and arrive late, the broker dies.
+"""Random lives of a transactional id: instances come and go, requests repeat or come late, the broker dies.
 
 The world is small but honest: a journal and partitions of which a crash keeps any
 prefix that covers what was synced; answers are given only for what is synced. Named
 invariants: DecidedOnce, CommittedMeansAll, NoTornTransaction, EpochsOnlyGrow,
-EverythingEnds. Hypothesis prints the steps of a failure.
+EverythingEnds, NewInstancesAreNew. Hypothesis prints the steps of a failure.
 """
 
 from collections import defaultdict
@@ -204,6 +204,8 @@ class TransactionalLife(RuleBasedStateMachine):
             claim = verdict.claim
 
             def answer():
+                others = [each for each in self.instances if each is not instance and each.claim == claim]
+                assert expected is not None or not others, "NewInstancesAreNew"
                 instance.gone = False
                 instance.next_transaction(claim)
 
@@ -332,7 +334,7 @@ class TransactionalLife(RuleBasedStateMachine):
         self.check_outcomes(self.outcomes())
 
     def outcomes(self):
-        """How each record of each transaction ended: (instance, serial) -> {(partition, number): committed}."""
+        """(instance, serial) -> {(partition, number): committed}, of records with a marker behind them."""
         ended = defaultdict(dict)
         for index, log in enumerate(self.logs):
             opened = defaultdict(list)

@@ -1,0 +1,58 @@
+"""What a transaction touches: partitions and groups, told beforehand or with the data itself."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from headrace.groups.codes import Code
+from headrace.groups.events import Partitions, TopicPartition
+from headrace.groups.transactions.state import Claim, Ongoing, Transactional, Verdict, refusal
+
+__all__ = ["add", "missing"]
+
+
+def add(
+    producer: Transactional,
+    claim: Claim,
+    *,
+    partitions: Iterable[TopicPartition] = (),
+    groups: Iterable[str] = (),
+    now_ms: int,
+) -> Verdict:
+    """Puts them into the transaction, which begins with the first; nothing of it is persisted.
+
+    Waits while the last transaction is being carried out under the same epoch: after
+    a crash its records could not be told from this one's.
+    """
+    error = refusal(producer, claim)
+    if error:
+        return Verdict(producer=producer, error=error)
+    unfinished = producer.unfinished
+    if unfinished is not None and unfinished.claim == claim:
+        return Verdict(producer=producer, error=None)
+    ongoing = producer.ongoing or Ongoing(started_ms=now_ms)
+    ongoing = replace(
+        ongoing, partitions=ongoing.partitions.union(partitions), groups=ongoing.groups.union(groups)
+    )
+    return Verdict(producer=replace(producer, ongoing=ongoing))
+
+
+def missing(
+    producer: Transactional,
+    claim: Claim,
+    *,
+    partitions: Partitions = frozenset(),
+    groups: frozenset[str] = frozenset(),
+) -> Code:
+    """Why data may not come before it was told of, or NONE.
+
+    Right after a start of the broker it may: the connections on which something late
+    could come are gone, and what was added before is not known any more.
+    """
+    error = refusal(producer, claim)
+    if error:
+        return error
+    if producer.recovered and producer.unfinished is None:
+        return Code.NONE
+    ongoing = producer.ongoing
+    added = ongoing is not None and partitions <= ongoing.partitions and groups <= ongoing.groups
+    return Code.NONE if added else Code.INVALID_TXN_STATE
