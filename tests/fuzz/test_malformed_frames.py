@@ -58,6 +58,7 @@ async def campaign(broker: BrokerProcess, seed: int, mutated: int, bombs: int | 
     process = psutil.Process(broker.pid)
     warm = Campaign(broker.bootstrap, mutated_cases(seed + 1, versions))
     await warm.run(min(1000, mutated // 4))
+    await _settled(broker)
     before = process.memory_info().rss
     report = await _attack(broker, seed, versions, mutated, bombs)
     await _settled(broker)
