@@ -18,7 +18,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, cast
 
 from headrace.broker.access import MOST_SASL_BYTES, Session
-from headrace.broker.apis.access import raw_token
+from headrace.broker.apis.access import FAILURE_DELAY_S, raw_token
 from headrace.broker.replies import Reply
 from headrace.errors import CorruptionError
 from headrace.storage import Extent
@@ -220,6 +220,7 @@ class Connection(asyncio.BufferedProtocol):
             return await raw_token(self._broker, session, frame)
         api_key, version = _api_and_version(frame)
         if api_key not in BEFORE_LOGIN:
+            await asyncio.sleep(FAILURE_DELAY_S)  # or clients that know no better come back at once
             raise MalformedError(f"{name_of(api_key)} before login")
         return await self._broker.answer(self, frame, api_key, version)
 
@@ -238,7 +239,9 @@ class Connection(asyncio.BufferedProtocol):
             if api_key == Api.PRODUCE:
                 await self._wait_outbox(self._settings.produce_pipeline - 1)
                 await self._writable.wait()  # a client that does not read its answers gets no more of them
-                answer = self._broker.start_produce(self, frame, version)
+                started = self._broker.start_produce(self, frame, version)
+                # In a transaction the append may wait for the coordinator; those behind it wait too.
+                answer = started if isinstance(started, asyncio.Future) else await started
                 self._outbox.append((perf_counter(), answer))
                 answer.add_done_callback(self._send_finished)
                 continue

@@ -10,11 +10,14 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka import admin as kafka_admin
 from confluent_kafka.admin import AdminClient
 
 from headrace.cli.failures import UnreachableError, UsageFaultError
+from headrace.cli.identity import client_properties
+from headrace.clock import SystemClock
+from headrace.errors import RequestError
 
 __all__ = [
     "ANSWER_TIMEOUT_S",
@@ -70,7 +73,30 @@ def require_listener(bootstrap: str) -> tuple[str, int]:
 def admin(bootstrap: str) -> AdminClient:
     """A client for questions and changes; raises UnreachableError at once when nothing listens."""
     require_listener(bootstrap)
-    return AdminClient(_base(bootstrap))
+    problems: list[KafkaError] = []
+    client = AdminClient(_base(bootstrap, problems.append))
+    if client_properties():
+        _require_login(client, problems)
+    return client
+
+
+def _require_login(client: AdminClient, problems: list[KafkaError]) -> None:
+    """Raises RequestError when the broker is not to be trusted or refuses the user.
+
+    The library would go on trying, and end by saying that nobody answers.
+    """
+    deadline = SystemClock().monotonic_ms() + int(1000 * FIRST_ANSWER_TIMEOUT_S)
+    while SystemClock().monotonic_ms() < deadline:
+        try:
+            client.list_topics(timeout=0.5)
+        except KafkaException:
+            client.poll(0)
+        else:
+            return
+        for problem in problems:
+            if problem.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
+                cause = problem.str().partition(": ")[2].partition(" (after")[0]
+                raise RequestError(f"{cause}; check --user, its password, and --tls-ca", code=problem.code())
 
 
 def producer(bootstrap: str, **extra: Any) -> Producer:
@@ -118,4 +144,5 @@ def _base(bootstrap: str, on_error: OnError = lambda _: None) -> dict[str, Any]:
         "socket.connection.setup.timeout.ms": 5_000,
         # A broker that restarts under a live tail should be found again quickly.
         "reconnect.backoff.max.ms": 1_000,
+        **client_properties(),
     }

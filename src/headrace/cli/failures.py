@@ -35,6 +35,10 @@ _NEXT_STEP = {
     KafkaError.NON_EMPTY_GROUP: "stop its consumers, wait until its state is Empty, and run this again",
     KafkaError.OFFSET_OUT_OF_RANGE: "see `headrace topics describe` for the offsets it holds",
     KafkaError.MSG_SIZE_TOO_LARGE: "send smaller records, or raise the topic's max.message.bytes",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "an administrator can allow it with `headrace acls add`",
+    KafkaError.GROUP_AUTHORIZATION_FAILED: "an administrator can allow it with `headrace acls add`",
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "an administrator can allow it with `headrace acls add`",
+    KafkaError.SECURITY_DISABLED: "start the broker with --authenticate",
     KafkaError.TOPIC_EXCEPTION: "use letters, digits, '.', '_' and '-', at most 249 of them",
 }
 _UNREACHABLE = (
@@ -50,7 +54,8 @@ def from_kafka(error: KafkaError, doing: str, bootstrap: str) -> HeadraceError:
     if error.code() in _UNREACHABLE:
         return UnreachableError(
             f"{doing}: the broker at {bootstrap} does not answer ({error.str()}); "
-            "check that it runs and that the advertised address can be reached from here"
+            "check that it runs, that the advertised address can be reached from here, "
+            "and whether it wants --tls-ca or --user"
         )
     step = _NEXT_STEP.get(error.code())
     cause = error.str().removeprefix("Broker: ").rstrip(". ")

@@ -13,9 +13,10 @@ from typing import Annotated, Any
 import typer
 
 from headrace import __version__
-from headrace.cli import demo, groups, produce, tail, topics
+from headrace.cli import access, demo, groups, produce, tail, topics
 from headrace.cli.exit_codes import ExitCode
 from headrace.cli.failures import exit_code
+from headrace.cli.identity import add_identity_options
 from headrace.cli.options import Invocation
 from headrace.cli.output import Output, ReaderGoneError
 from headrace.errors import HeadraceError
@@ -51,6 +52,8 @@ app.command("produce")(produce.produce)
 app.command("tail")(tail.tail)
 app.add_typer(topics.app, name="topics")
 app.add_typer(groups.app, name="groups")
+app.add_typer(access.users, name="users")
+app.add_typer(access.acls, name="acls")
 
 
 def _version(value: bool) -> None:
@@ -92,6 +95,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _invoke(arguments: Sequence[str], invocation: Invocation) -> int:
     command: Any = typer.main.get_command(app)
+    add_identity_options(command)
     try:
         result = command.main(list(arguments), prog_name="headrace", standalone_mode=False, obj=invocation)
     except UsageError as error:

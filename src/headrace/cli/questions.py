@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from confluent_kafka import IsolationLevel, KafkaError, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from headrace.cli.connection import ANSWER_TIMEOUT_S, FIRST_ANSWER_TIMEOUT_S, kafka
@@ -106,10 +106,20 @@ class Log:
             return {}
         with explained("reading the configuration of topics", self.bootstrap):
             futures = self.client.describe_configs(list(resources), request_timeout=ANSWER_TIMEOUT_S)
-            return {resources[each]: storage_of(done.result()) for each, done in futures.items()}
+            return {resources[each]: _storage(done) for each, done in futures.items()}
 
     def broker_addresses(self) -> list[tuple[str, int]]:
         return [(broker.host, broker.port) for broker in self.cluster().brokers.values()]
+
+
+def _storage(done: Any) -> str:
+    """Unknown to whoever may not see the topic's configuration."""
+    try:
+        return storage_of(done.result())
+    except KafkaException as raised:
+        if raised.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            return "unknown"
+        raise
 
 
 def storage_of(configs: Mapping[str, Any]) -> str:

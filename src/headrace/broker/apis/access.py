@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from headrace.broker.server import Broker
 
 __all__ = [
+    "FAILURE_DELAY_S",
     "HANDLERS",
     "alter_user_scram_credentials",
     "create_acls",

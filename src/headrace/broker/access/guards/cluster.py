@@ -10,7 +10,7 @@ __all__ = ["CLUSTER_GUARDS"]
 
 DENIED = CODES[Resource.CLUSTER]
 TRANSACTION_DENIED = CODES[Resource.TRANSACTIONAL_ID]
-MESSAGE = "not allowed for this user; an administrator can allow it with `headrace acls add`"
+MESSAGE = "not allowed for this user"
 REFUSED: dict[str, Any] = {"error_code": DENIED, "error_message": MESSAGE}
 CONFIG_RESOURCES = {
     2: Resource.TOPIC,

@@ -11,7 +11,7 @@ __all__ = ["GROUP_GUARDS"]
 
 DENIED = CODES[Resource.GROUP]
 TOPIC_DENIED = CODES[Resource.TOPIC]
-MESSAGE = "not allowed for this user; an administrator can allow it with `headrace acls add`"
+MESSAGE = "not allowed for this user"
 GROUP, TRANSACTION = 0, 1
 
 

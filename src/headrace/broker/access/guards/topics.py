@@ -10,7 +10,7 @@ from headrace.wire import Api
 __all__ = ["TOPIC_GUARDS"]
 
 DENIED = CODES[Resource.TOPIC]
-MESSAGE = "not allowed for this user; an administrator can allow it with `headrace acls add`"
+MESSAGE = "not allowed for this user"
 
 
 # --- records ------------------------------------------------------------------------------------

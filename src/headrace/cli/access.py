@@ -1,0 +1,357 @@
+"""`headrace users` and `headrace acls`: who there is, and who may do what."""
+
+import os
+import sys
+from getpass import getpass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from headrace.cli.connection import ANSWER_TIMEOUT_S, admin, kafka
+from headrace.cli.failures import UsageFaultError, explained
+from headrace.cli.identity import read_password
+from headrace.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Yes
+from headrace.cli.output import Output, table_text
+from headrace.cli.prompts import require_confirmation
+from headrace.errors import RequestError
+
+__all__ = ["acls", "users"]
+
+ITERATIONS = 16384
+NEW_PASSWORD_VARIABLE = "HEADRACE_NEW_PASSWORD"  # noqa: S105 - the name of one
+
+users = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Add, list and remove users.")
+acls = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Allow and deny, and show what is.")
+
+UserName = Annotated[str, typer.Argument(metavar="NAME", help="Name of the user.")]
+Data = Annotated[
+    Path | None,
+    typer.Option(
+        "--data",
+        metavar="DIR",
+        help="Work on the data directory of a broker that does not run, instead of asking one that does.",
+    ),
+]
+
+
+# --- users --------------------------------------------------------------------------------------
+
+
+@users.command("add")
+def add_user(
+    name: UserName,
+    data: Data = None,
+    new_password_file: Annotated[
+        str | None,
+        typer.Option(
+            "--new-password-file",
+            metavar="FILE",
+            help=f"File with the password of the user who is added, - for standard input;"
+            f" else {NEW_PASSWORD_VARIABLE} counts, else the terminal is asked.",
+        ),
+    ] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: Json = False,
+) -> None:
+    """Add a user, or give one a new password."""
+    _check_user_name(name)
+    password = _new_password(name, new_password_file)
+    if data is not None:
+        from headrace.broker.access import offline
+
+        offline.add_user(data, name, password)
+    else:
+        changes = [_upsertion(name, mechanism, password) for mechanism in _mechanisms()]
+        _alter(bootstrap, f"adding user {name!r}", name, changes)
+    Output(as_json=as_json).document(
+        {"user": name, "added": True}, lambda _: f"user {name} can log in with this password"
+    )
+
+
+def _check_user_name(name: str) -> None:
+    if not 0 < len(name) <= 256 or not name.isprintable():
+        raise UsageFaultError("a user's name has 1 to 256 printable characters")
+
+
+def _new_password(name: str, path: str | None) -> str:
+    if path is not None:
+        return read_password(path)
+    if os.environ.get(NEW_PASSWORD_VARIABLE):
+        return os.environ[NEW_PASSWORD_VARIABLE]
+    if not sys.stdin.isatty():
+        raise UsageFaultError(
+            f"no password for {name}: give --new-password-file FILE, or set {NEW_PASSWORD_VARIABLE}"
+        )
+    password = getpass(f"New password of {name}: ")
+    if not password or password != getpass("Once more: "):
+        raise UsageFaultError("the passwords are empty or differ; nothing was changed")
+    return password
+
+
+def _mechanisms() -> list[Any]:
+    return [kafka.ScramMechanism.SCRAM_SHA_256, kafka.ScramMechanism.SCRAM_SHA_512]
+
+
+def _upsertion(name: str, mechanism: Any, password: str) -> Any:
+    info = kafka.ScramCredentialInfo(mechanism, ITERATIONS)
+    return kafka.UserScramCredentialUpsertion(name, info, password.encode())
+
+
+def _alter(bootstrap: str, doing: str, name: str, changes: list[Any]) -> None:
+    client = admin(bootstrap)
+    with explained(doing, bootstrap):
+        client.alter_user_scram_credentials(changes, request_timeout=ANSWER_TIMEOUT_S)[name].result()
+
+
+@users.command("list")
+def list_users(data: Data = None, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
+    """List users and how they can log in."""
+    if data is not None:
+        from headrace.broker.access import offline
+
+        found = offline.list_users(data)
+    else:
+        found = _listed(bootstrap)
+    listed = [
+        {"user": name, "mechanisms": [{"mechanism": each, "iterations": count} for each, count in held]}
+        for name, held in found.items()
+    ]
+    Output(as_json=as_json).document({"users": listed}, _render_users)
+
+
+def _listed(bootstrap: str) -> dict[str, list[tuple[str, int]]]:
+    client = admin(bootstrap)
+    with explained("listing users", bootstrap):
+        asked: Any = client.describe_user_scram_credentials(request_timeout=ANSWER_TIMEOUT_S)
+        found = asked.result()
+    return {
+        name: [
+            (info.mechanism.name.replace("_", "-"), info.iterations)
+            for info in described.scram_credential_infos
+        ]
+        for name, described in sorted(found.items())
+    }
+
+
+def _render_users(data: dict[str, Any]) -> str:
+    rows = [
+        [each["user"], ", ".join(how["mechanism"] for how in each["mechanisms"])] for each in data["users"]
+    ]
+    return table_text(["user", "mechanisms"], rows) if rows else "there are no users"
+
+
+@users.command("remove")
+def remove_user(
+    name: UserName,
+    data: Data = None,
+    yes: Yes = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: Json = False,
+) -> None:
+    """Remove a user and close the user's connections; entries that name the user stay."""
+    if not yes:
+        require_confirmation(f"user {name} will not be able to log in any more", name)
+    if data is not None:
+        from headrace.broker.access import offline
+
+        if not offline.remove_user(data, name):
+            raise RequestError(f"there is no user {name!r}; see `headrace users list`")
+    else:
+        held = {mechanism for mechanism, _ in _listed(bootstrap).get(name, ())}
+        if not held:
+            raise RequestError(f"there is no user {name!r}; see `headrace users list`")
+        going = [each for each in _mechanisms() if each.name.replace("_", "-") in held]
+        changes = [kafka.UserScramCredentialDeletion(name, each) for each in going]
+        _alter(bootstrap, f"removing user {name!r}", name, changes)
+    Output(as_json=as_json).document({"user": name, "removed": True}, lambda _: f"removed user {name}")
+
+
+# --- permissions --------------------------------------------------------------------------------
+
+Principal = Annotated[str, typer.Argument(metavar="USER", help="User, or * for everybody.")]
+Operations = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--operation",
+        "-o",
+        metavar="NAME",
+        help="all, read, write, create, delete, alter, describe, describe_configs, alter_configs,"
+        " idempotent_write; repeat for more.",
+    ),
+]
+TopicNames = Annotated[
+    list[str] | None, typer.Option("--topic", "-t", metavar="NAME", help="Topic, or *; repeat for more.")
+]
+GroupNames = Annotated[
+    list[str] | None, typer.Option("--group", "-g", metavar="NAME", help="Group, or *; repeat for more.")
+]
+TransactionalIds = Annotated[
+    list[str] | None,
+    typer.Option("--transactional-id", metavar="NAME", help="Transactional id, or *; repeat for more."),
+]
+OnCluster = Annotated[bool, typer.Option("--cluster", help="The cluster itself.")]
+Prefix = Annotated[bool, typer.Option("--prefix", help="The names are beginnings of names.")]
+Deny = Annotated[bool, typer.Option("--deny", help="Deny instead of allow; a denial wins.")]
+Host = Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Only from this address.")]
+
+
+def _resources(
+    topic: list[str] | None, group: list[str] | None, transactional_id: list[str] | None, cluster: bool
+) -> list[tuple[Any, str]]:
+    kinds = kafka.ResourceType
+    found = [(kinds.TOPIC, name) for name in topic or ()]
+    found += [(kinds.GROUP, name) for name in group or ()]
+    found += [(kinds.TRANSACTIONAL_ID, name) for name in transactional_id or ()]
+    return found + ([(kinds.BROKER, "kafka-cluster")] if cluster else [])
+
+
+def _operation(name: str) -> Any:
+    wanted = name.upper().replace("-", "_")
+    if wanted in ("UNKNOWN", "ANY") or wanted not in kafka.AclOperation.__members__:
+        raise UsageFaultError(f"--operation {name}: see the list in `headrace acls add --help`")
+    return kafka.AclOperation[wanted]
+
+
+def _bindings(
+    principal: str,
+    operations: list[str] | None,
+    resources: list[tuple[Any, str]],
+    prefix: bool,
+    deny: bool,
+    host: str,
+) -> list[Any]:
+    if not operations or not resources:
+        raise UsageFaultError(
+            "say what and on what: --operation, and one of --topic, --group, --transactional-id, --cluster"
+        )
+    patterns, permissions = kafka.ResourcePatternType, kafka.AclPermissionType
+    return [
+        kafka.AclBinding(
+            kind,
+            name,
+            patterns.PREFIXED if prefix and kind is not kafka.ResourceType.BROKER else patterns.LITERAL,
+            _principal(principal),
+            host,
+            _operation(operation),
+            permissions.DENY if deny else permissions.ALLOW,
+        )
+        for kind, name in resources
+        for operation in operations
+    ]
+
+
+def _principal(user: str) -> str:
+    return user if user.startswith("User:") else f"User:{user}"
+
+
+@acls.command("add")
+def add_acls(
+    principal: Principal,
+    operation: Operations = None,
+    topic: TopicNames = None,
+    group: GroupNames = None,
+    transactional_id: TransactionalIds = None,
+    cluster: OnCluster = False,
+    prefix: Prefix = False,
+    deny: Deny = False,
+    host: Host = "*",
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: Json = False,
+) -> None:
+    """Allow (or deny) a user something."""
+    bindings = _bindings(
+        principal, operation, _resources(topic, group, transactional_id, cluster), prefix, deny, host
+    )
+    client = admin(bootstrap)
+    with explained("adding permissions", bootstrap):
+        for done in client.create_acls(bindings, request_timeout=ANSWER_TIMEOUT_S).values():
+            done.result()
+    _show(bindings, as_json)
+
+
+@acls.command("remove")
+def remove_acls(
+    principal: Principal,
+    operation: Operations = None,
+    topic: TopicNames = None,
+    group: GroupNames = None,
+    transactional_id: TransactionalIds = None,
+    cluster: OnCluster = False,
+    prefix: Prefix = False,
+    deny: Deny = False,
+    host: Host = "*",
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: Json = False,
+) -> None:
+    """Take entries back, named as they were added."""
+    bindings = _bindings(
+        principal, operation, _resources(topic, group, transactional_id, cluster), prefix, deny, host
+    )
+    filters = [
+        kafka.AclBindingFilter(
+            each.restype,
+            each.name,
+            each.resource_pattern_type,
+            each.principal,
+            each.host,
+            each.operation,
+            each.permission_type,
+        )
+        for each in bindings
+    ]
+    client = admin(bootstrap)
+    with explained("removing permissions", bootstrap):
+        answers = client.delete_acls(filters, request_timeout=ANSWER_TIMEOUT_S).values()
+        gone = [each for done in answers for each in done.result()]
+    if not gone:
+        raise RequestError("there are no such entries; see `headrace acls list`")
+    _show(gone, as_json)
+
+
+@acls.command("list")
+def list_acls(
+    of: Annotated[
+        str | None, typer.Option("--of", metavar="USER", help="Only entries that name this user.")
+    ] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: Json = False,
+) -> None:
+    """List entries."""
+    any_kind = kafka.AclBindingFilter(
+        kafka.ResourceType.ANY,
+        None,
+        kafka.ResourcePatternType.ANY,
+        None if of is None else _principal(of),
+        None,
+        kafka.AclOperation.ANY,
+        kafka.AclPermissionType.ANY,
+    )
+    client = admin(bootstrap)
+    with explained("listing permissions", bootstrap):
+        found = client.describe_acls(any_kind, request_timeout=ANSWER_TIMEOUT_S).result()
+    _show(found, as_json)
+
+
+def _show(bindings: list[Any], as_json: bool) -> None:
+    listed = sorted((_described(each) for each in bindings), key=lambda each: tuple(each.values()))
+    Output(as_json=as_json).document({"acls": listed}, _render_acls)
+
+
+def _described(binding: Any) -> dict[str, str]:
+    kind = binding.restype.name.lower()
+    return {
+        "user": binding.principal,
+        "permission": binding.permission_type.name.lower(),
+        "operation": binding.operation.name.lower(),
+        "resource": "cluster" if kind == "broker" else kind,
+        "name": binding.name,
+        "pattern": binding.resource_pattern_type.name.lower(),
+        "host": binding.host,
+    }
+
+
+def _render_acls(data: dict[str, Any]) -> str:
+    rows = [list(each.values()) for each in data["acls"]]
+    columns = ["user", "permission", "operation", "resource", "name", "pattern", "host"]
+    return table_text(columns, rows) if rows else "there are no entries: only super users may do anything"
