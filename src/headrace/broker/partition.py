@@ -11,7 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 
 from headrace.errors import DiskError
-from headrace.storage import PartitionLog
+from headrace.storage import Appended, Marker, PartitionLog
 
 __all__ = ["Partition"]
 
@@ -30,14 +30,35 @@ class Partition:
         self.produced_records = self.produced_bytes = 0
         self.fetched_records = self.fetched_bytes = 0
 
-    def append(self, batch: bytearray | memoryview, *, now_ms: int) -> int:
-        """Queues a checked batch and starts a commit if none runs; its base offset."""
-        base_offset = self.log.append(batch, now_ms=now_ms)
-        self.produced_records += self.log.end_offset - base_offset
-        self.produced_bytes += len(batch)
+    def append(self, batch: bytearray | memoryview, *, now_ms: int) -> Appended:
+        """Queues a checked batch and starts a commit if none runs.
+
+        A batch that its producer sent before is not queued again; `synced` then
+        tells when the first one is on disk, as it does for a new one.
+        """
+        appended = self.log.append(batch, now_ms=now_ms)
+        if not appended.duplicate:
+            self.produced_records += appended.last_offset - appended.base_offset + 1
+            self.produced_bytes += len(batch)
+            if self._committing is None:
+                self._commit()
+        return appended
+
+    def append_marker(self, marker: Marker, *, now_ms: int) -> int:
+        """Queues the end of a producer's transaction and starts a commit if none runs; its offset."""
+        offset = self.log.append_marker(marker, now_ms=now_ms)
         if self._committing is None:
             self._commit()
-        return base_offset
+        return offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Where readers of committed records end."""
+        return self.log.last_stable_offset
+
+    def readable_end(self, *, committed: bool) -> int:
+        """The offset before which a reader of this kind finds records."""
+        return self.log.last_stable_offset if committed else self.log.high_watermark
 
     def synced(self) -> asyncio.Future[None]:
         """Done once everything appended so far is on disk; fails with DiskError if that failed."""
@@ -49,7 +70,7 @@ class Partition:
         return done
 
     def on_records(self, wake: Callable[[], None]) -> None:
-        """Calls `wake` whenever the high watermark moves, until `forget`."""
+        """Calls `wake` whenever the high watermark, and perhaps the last stable offset, moves."""
         self._readers.add(wake)
 
     def forget(self, wake: Callable[[], None]) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import struct
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from headrace.broker.access import Authority, guarded, server_context, sifted
 from headrace.broker.apis import HANDLERS
 from headrace.broker.apis.cluster import unsupported_version
-from headrace.broker.apis.produce import produce
+from headrace.broker.apis.produce import Answer, produce
 from headrace.broker.connection import Connection
 from headrace.broker.coordinator import Coordinator
 from headrace.broker.http import metrics_endpoint
@@ -168,7 +168,8 @@ class Broker:
         for topic in tuple(self.directory.topics.values()):
             for log in tuple(topic.partitions):
                 try:
-                    work = await self.in_thread(_keep_up, log, self.clock.now_ms())
+                    idle_ms = self.settings.producer_id_expiration_ms
+                    work = await self.in_thread(_keep_up, log, self.clock.now_ms(), idle_ms)
                     self.metrics.count_upkeep(topic.name, *work)
                 except Exception:
                     self.metrics.upkeep_failures.add(1, topic.name)
@@ -209,8 +210,11 @@ class Broker:
 
     def start_produce(
         self, connection: Connection, frame: bytearray, version: int
-    ) -> "asyncio.Future[Reply | None]":
-        """Appends what a produce request carries; the future is its answer, None for acks=0."""
+    ) -> Answer | Awaitable[Answer]:
+        """Appends what a produce request carries; the future is its answer, None for acks=0.
+
+        A transactional request may wait before it appends: its future is awaited first.
+        """
         if version not in HANDLERS[Api.PRODUCE].versions:
             raise MalformedError(f"produce v{version} is not served")
         request = decode_request(
@@ -255,9 +259,10 @@ class Broker:
         return self.topics.partition(topic, index)
 
 
-def _keep_up(log: PartitionLog, now_ms: int) -> tuple[int, int, float]:
+def _keep_up(log: PartitionLog, now_ms: int, idle_ms: int) -> tuple[int, int, float]:
     """Whichever the topic is configured for: segments deleted, bytes saved, seconds; worker thread."""
     began = perf_counter()
+    log.forget_idle_producers(now_ms, idle_ms)
     deleted = len(log.apply_retention(now_ms))
     return deleted, log.compact(now_ms), perf_counter() - began
 

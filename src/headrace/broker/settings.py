@@ -56,6 +56,9 @@ class BrokerSettings:
     commit_threads: int = setting(8, "Threads that write and sync; a partition uses one at a time.")
     receive_timeout_ms: int = setting(30_000, "Time to receive the rest of a request once it began.")
     idle_timeout_ms: int = setting(600_000, "Connections that moved no byte for this long are closed.")
+    producer_id_expiration_ms: int = setting(
+        86_400_000, "Idempotent producers that sent nothing to a partition for this long are forgotten there."
+    )
     upkeep_interval_ms: int = setting(10_000, "How often retention and compaction look for work.")
     metrics_listen: str = setting(
         "", "Address and port of the HTTP endpoint for /metrics and /health; empty: none."

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.records.batch import check_batch, checksum, stamp, stamp_append_time
 from headrace.records.codec import Codec, decompress
+from headrace.records.control import Marker, decode_marker, encode_marker
 from headrace.records.header import (
     BATCH_OVERHEAD_BYTES,
     HEADER_BYTES,
@@ -29,13 +30,16 @@ __all__ = [
     "BatchHeader",
     "BatchVerifier",
     "Codec",
+    "Marker",
     "Record",
     "check_batch",
     "checksum",
     "decode_batch",
     "decode_columns",
+    "decode_marker",
     "decompress",
     "encode_batch",
+    "encode_marker",
     "read_header",
     "rewrite_batch",
     "stamp",

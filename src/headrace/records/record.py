@@ -99,10 +99,13 @@ def rewrite_batch(
     """The batch of `header` with only these of its records left.
 
     Offsets, codec, producer and the range of offsets stay, so the place of the
-    batch in the log does not change. With `delete_horizon_ms` the batch carries,
-    as Kafka's does, the time from which its tombstones may be dropped.
+    batch in the log does not change; one without records is not compressed. With
+    `delete_horizon_ms` the batch carries, as Kafka's does, the time from which its
+    tombstones may be dropped.
     """
     attributes, base_timestamp = header.attributes, header.base_timestamp
+    if not records:
+        attributes &= ~CODEC_BITS
     if delete_horizon_ms is not None:
         attributes, base_timestamp = attributes | DELETE_HORIZON_BIT, delete_horizon_ms
     largest = max((record.timestamp_ms for record in records), default=-1)

@@ -10,21 +10,29 @@ No asyncio: the thread rule is written on `PartitionLog`. Every call to the file
 system goes through a `Disk`. Imports `records`, `config` and `errors`.
 """
 
+from headrace.records import Marker
+from headrace.storage.aborted import AbortedTransaction
 from headrace.storage.damage import Damage
 from headrace.storage.directory import DataDirectory, Topic, check_topic_name
 from headrace.storage.disk import Disk
 from headrace.storage.extent import Extent
 from headrace.storage.files import Files
-from headrace.storage.log import PartitionLog, TimedOffset
+from headrace.storage.log import Appended, PartitionLog, TimedOffset
+from headrace.storage.producers import OpenTransaction, ProducerState
 from headrace.storage.topic_config import TopicConfig
 
 __all__ = [
+    "AbortedTransaction",
+    "Appended",
     "Damage",
     "DataDirectory",
     "Disk",
     "Extent",
     "Files",
+    "Marker",
+    "OpenTransaction",
     "PartitionLog",
+    "ProducerState",
     "TimedOffset",
     "Topic",
     "TopicConfig",

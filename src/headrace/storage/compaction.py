@@ -11,16 +11,22 @@ A tombstone first gets a delete horizon, written into its batch as Kafka does;
 once that has passed, the next run drops it. Records without a key and control
 batches always stay, and so does the newest sealed record, so that a reader can
 always walk up to the end.
+
+Only segments below the last stable offset are touched: there every transaction
+is decided, and the records of aborted ones go. A batch from which a producer's
+sequence goes on stays, if need be without records.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 from headrace.errors import CorruptionError
-from headrace.records import Record, decode_batch, read_header, rewrite_batch
+from headrace.records import BatchHeader, Record, decode_batch, read_header, rewrite_batch
+from headrace.storage.aborted import AbortedTransaction
 from headrace.storage.disk import write_all
 from headrace.storage.index import SparseIndex
 from headrace.storage.reader import LogReader
@@ -33,6 +39,7 @@ _WRITE_BYTES = 1024 * 1024
 _OFFSET_SPAN = 2**31 - 1
 
 Swap = Callable[[list[Segment], Segment], None]
+Ranges = dict[int, list[tuple[int, int]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,13 +47,22 @@ class Compaction:
     """One run over a partition. The caller keeps retention and other runs away meanwhile."""
 
     reader: LogReader
+    segments: tuple[Segment, ...]  # at the beginning of the run: what is sealed meanwhile is left alone
     config: TopicConfig
     start_offset: int
+    stable_offset: int
+    aborted: Sequence[AbortedTransaction]
+    last_batches: frozenset[int]  # base offsets of the batches that producers go on from
     now_ms: int
+
+    def _cleanable(self) -> tuple[Segment, ...]:
+        """Sealed segments in which every transaction is decided."""
+        bounds = [segment.base_offset for segment in self.segments[1:]]
+        return self.segments[: bisect_right(bounds, self.stable_offset)]
 
     def is_due(self) -> bool:
         """Whether enough was sealed since the last run, or tombstones may have outlived their time."""
-        sealed = self.reader.segments[:-1]
+        sealed = self._cleanable()
         dirty = sum(segment.size_bytes for segment in sealed if not segment.compacted)
         total = sum(segment.size_bytes for segment in sealed)
         if dirty and dirty >= self.config.min_cleanable_dirty_ratio * total:
@@ -60,15 +76,17 @@ class Compaction:
         """
         newest, last_offset = self._newest_offsets()
         damaged = {damage.path for damage in self.reader.damage}
-        run = 1 + max((segment.run for segment in self.reader.segments), default=0)
+        run = 1 + max((segment.run for segment in self.segments), default=0)
         keeper = _Keeper(
             newest=newest,
             last_offset=last_offset,
             start_offset=self.start_offset,
+            aborted=_ranges(self.aborted),
+            last_batches=self.last_batches,
             now_ms=self.now_ms,
             delete_retention_ms=self.config.delete_retention_ms,
             # What a tombstone deletes may be among the segments that cannot be rewritten.
-            may_drop_tombstones=not any(s.path in damaged for s in self.reader.segments),
+            may_drop_tombstones=not any(s.path in damaged for s in self.segments),
         )
         saved = 0
         for group, next_offset in self._groups(damaged):
@@ -78,8 +96,13 @@ class Compaction:
     def _newest_offsets(self) -> tuple[dict[bytes, int], int]:
         newest: dict[bytes, int] = {}
         last_offset = -1
-        for segment in self.reader.segments[:-1]:
+        void = _ranges(self.aborted)
+        for segment in self._cleanable():
             for batch in _batches(self.reader, segment):
+                header = read_header(batch)
+                if header.is_control or _is_aborted(header, void):
+                    last_offset = header.last_offset
+                    continue
                 for record in decode_batch(batch):
                     last_offset = record.offset
                     if record.key is not None:
@@ -88,7 +111,7 @@ class Compaction:
 
     def _groups(self, damaged: set[Path]) -> Iterator[tuple[list[Segment], int]]:
         """Neighbours that fit into one file, each with the offset that follows."""
-        segments = self.reader.segments
+        segments = self.segments[: len(self._cleanable()) + 1]
         group: list[Segment] = []
         for segment, following in pairwise(segments):
             if segment.path in damaged or (group and not self._fits(group, segment, following.base_offset)):
@@ -163,6 +186,8 @@ class _Keeper:
     newest: dict[bytes, int]
     last_offset: int
     start_offset: int
+    aborted: "Ranges"
+    last_batches: frozenset[int]
     now_ms: int
     delete_retention_ms: int
     may_drop_tombstones: bool
@@ -174,16 +199,24 @@ class _Keeper:
             return batch
         horizon_ms = header.delete_horizon_ms
         expired = self.may_drop_tombstones and horizon_ms is not None and horizon_ms <= self.now_ms
+        void = _is_aborted(header, self.aborted)
         records = decode_batch(batch)
-        kept = [record for record in records if self._stays(record, expired)]
+        kept = [] if void else [record for record in records if self._stays(record, expired)]
+        if not kept:
+            return self._without_records(header, batch)
         begins_waiting = horizon_ms is None and any(r.value is None and r.key is not None for r in kept)
         if len(kept) == len(records) and not begins_waiting:
             return batch
-        if not kept:
-            return None
         return rewrite_batch(
             header, kept, delete_horizon_ms=self.now_ms + self.delete_retention_ms if begins_waiting else None
         )
+
+    def _without_records(self, header: BatchHeader, batch: bytes | bytearray) -> bytes | bytearray | None:
+        """None, unless a producer's sequence or a reader's walk needs the batch."""
+        needed = header.producer_id >= 0 and header.base_offset in self.last_batches
+        if not needed and not header.base_offset <= self.last_offset <= header.last_offset:
+            return None
+        return batch if not header.record_count else rewrite_batch(header, [])
 
     def _stays(self, record: Record, expired: bool) -> bool:
         if record.offset == self.last_offset or record.key is None:
@@ -191,6 +224,22 @@ class _Keeper:
         if record.offset < self.start_offset or self.newest[record.key] != record.offset:
             return False
         return record.value is not None or not expired
+
+
+def _ranges(aborted: Sequence[AbortedTransaction]) -> Ranges:
+    """First and last offsets of each producer's aborted transactions, in order."""
+    ranges: Ranges = {}
+    for producer_id, first_offset, last_offset in aborted:
+        ranges.setdefault(producer_id, []).append((first_offset, last_offset))
+    return ranges
+
+
+def _is_aborted(header: BatchHeader, aborted: Ranges) -> bool:
+    ranges = aborted.get(header.producer_id) if header.is_transactional else None
+    if not ranges:
+        return False
+    rank = bisect_right(ranges, header.base_offset, key=lambda pair: pair[0]) - 1
+    return rank >= 0 and header.base_offset <= ranges[rank][1]
 
 
 def _batches(reader: LogReader, segment: Segment) -> Iterator[bytes | bytearray]:

@@ -99,6 +99,10 @@ class Extent:
             raise self._damage().error() from None
         return chunk
 
+    def offset_bound(self) -> int:
+        """An offset behind every batch of the extent, exact to an interval of the index."""
+        return self._reader.offset_bound(self._segment, self._end)
+
     def read_whole(self) -> bytes:
         """Everything that is left, without the batch that is cut off at the end."""
         begin, chunks = self._position, []

@@ -61,6 +61,11 @@ class SparseIndex:
         rank = bisect_right(range(len(self)), offset - self.base_offset, key=self._relative_offset)
         return self._entry(rank - 1) if rank else (self.base_offset, 0)
 
+    def ceiling(self, position: int) -> int | None:
+        """The offset of the first entry at or after `position`; None if there is none."""
+        rank = bisect_left(range(len(self)), position, key=self._position)
+        return self._entry(rank)[0] if rank < len(self) else None
+
     def floor_of_time(self, timestamp_ms: int) -> tuple[int, int]:
         """Where to start walking for the first batch that holds `timestamp_ms` or later."""
         rank = bisect_left(range(len(self)), timestamp_ms, key=self._timestamp_before)

@@ -6,15 +6,19 @@ import struct
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from headrace.errors import CorruptionError, DiskError, RequestError
-from headrace.records import stamp, stamp_append_time
+from headrace.records import Marker, encode_marker, stamp, stamp_append_time
+from headrace.records.header import TRANSACTIONAL_BIT
+from headrace.storage.aborted import AbortedTransaction
 from headrace.storage.compaction import Compaction
 from headrace.storage.damage import Damage, save_damage
 from headrace.storage.disk import Disk, is_full
 from headrace.storage.extent import Extent
 from headrace.storage.files import Files
 from headrace.storage.log_start import write_log_start
+from headrace.storage.producers import Ended, OpenTransaction, ProducerBatch, ProducerState, ProducerTable
 from headrace.storage.reader import LogReader, out_of_range
 from headrace.storage.recovery import TornTail, recover
 from headrace.storage.retention import surplus
@@ -23,14 +27,25 @@ from headrace.storage.times import TimedOffset, find_largest_timestamp, find_tim
 from headrace.storage.topic_config import TopicConfig
 from headrace.storage.writer import LogWriter, Queued
 
-__all__ = ["PartitionLog", "TimedOffset"]
+__all__ = ["Appended", "PartitionLog", "TimedOffset"]
 
 logger = logging.getLogger("headrace.storage")
 
 _OFFSET_OUT_OF_RANGE = 1
-_LAST_OFFSET_DELTA = struct.Struct(">i")
-_MAX_TIMESTAMP = struct.Struct(">q")
+_ATTRIBUTES_AT = 21
+_FIELDS = struct.Struct(
+    ">hi8xqqhi"
+)  # attributes, last offset delta, max timestamp, producer id, epoch, sequence
 _OUTCOMES_KEPT = 64
+
+
+class Appended(NamedTuple):
+    """Where a batch went: for one that its producer sent before, where it went then."""
+
+    base_offset: int
+    last_offset: int
+    timestamp_ms: int  # the largest of its records
+    duplicate: bool = False
 
 
 class PartitionLog:
@@ -48,7 +63,12 @@ class PartitionLog:
     it ran, and their offsets are given again to later ones; the next append then
     begins a new generation. So keep `(last offset, log.generation)`, read right
     after `append` on the same thread, and ask `acknowledged`, which cannot mistake
-    a later batch for an earlier one.
+    a later batch for an earlier one. The same holds for a duplicate, with the
+    offset of the batch that it repeats.
+
+    Producers are known twice: `append` checks against what was appended, readers
+    of committed records and snapshots see what is synced. A new generation begins
+    with a copy of the latter.
     """
 
     def __init__(self, reader: LogReader, config: TopicConfig) -> None:
@@ -64,6 +84,7 @@ class PartitionLog:
         self._writer = LogWriter(reader, config, recovered)
         self._config = config
         self._end = recovered.next_offset
+        self._producers = recovered.producers.table.copy()  # of what was appended; under the queue's lock
         self._queue: list[Queued] = []
         self._pending_bytes = 0
         self._refused: DiskError | None = None  # why the last commit failed, until the next append
@@ -90,6 +111,29 @@ class PartitionLog:
     def high_watermark(self) -> int:
         """Every record below is synced, and served."""
         return self._writer.next_offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Every transaction with a record below is decided; readers of committed records end here."""
+        return max(self.start_offset, min(self._writer.producers.last_stable_offset, self.high_watermark))
+
+    def aborted(self, start: int, end: int) -> list[AbortedTransaction]:
+        """Aborted transactions with a record that a reader of `start` to `end` (exclusive) may meet."""
+        return self._writer.producers.aborted.find(start, end)
+
+    def open_transactions(self) -> list[OpenTransaction]:
+        """Those that have records here, synced or not, and no marker; in the order of their first offset."""
+        with self._queue_lock:
+            return self._known_producers().open_transactions()
+
+    def producers(self) -> list[ProducerState]:
+        """Every producer that is remembered here."""
+        with self._queue_lock:
+            return list(self._known_producers())
+
+    def _known_producers(self) -> ProducerTable:
+        """Of what was appended and not dropped since."""
+        return self._producers if self._refused is None else self._writer.producers.table
 
     @property
     def end_offset(self) -> int:
@@ -133,33 +177,80 @@ class PartitionLog:
 
     # -- writing
 
-    def append(self, batch: bytearray | memoryview, *, now_ms: int) -> int:
-        """Gives the batch its offsets and queues it; the base offset. The log owns the buffer from here on.
+    def append(self, batch: bytearray | memoryview, *, now_ms: int) -> Appended:
+        """Gives the batch its offsets and queues it. The log owns the buffer from here on.
 
-        The batch is one whole batch that passed `records.check_batch`. Raises
-        DiskError if the log is read-only after a failed sync.
+        The batch is one whole data batch that passed `records.check_batch`. If it is
+        one of the last five of its producer, sent again, nothing is queued and the
+        answer tells where it went the first time. Raises RequestError when its
+        producer's epoch or sequence number is not one that may come next, DiskError
+        if the log is read-only after a failed sync.
         """
         if self.failed is not None:
             raise self.failed
         if self._config.stamps_append_time:
             stamp_append_time(batch, 0, now_ms)
-        (delta,) = _LAST_OFFSET_DELTA.unpack_from(batch, 23)
-        (max_timestamp,) = _MAX_TIMESTAMP.unpack_from(batch, 35)
+        attributes, delta, timestamp_ms, producer_id, epoch, sequence = _FIELDS.unpack_from(
+            batch, _ATTRIBUTES_AT
+        )
         with self._queue_lock:
             if self._refused is not None:
                 self._begin_generation(self._refused)
-            base_offset = self._end
-            stamp(batch, 0, base_offset, 0)
-            self._end = next_offset = base_offset + delta + 1
-            self._queue.append(Queued(batch, base_offset, next_offset, max_timestamp, now_ms))
-            self._pending_bytes += len(batch)
-        return base_offset
+            base_offset, entry = self._end, None
+            if producer_id >= 0:
+                entry = ProducerBatch.of(
+                    producer_id,
+                    epoch,
+                    sequence,
+                    base_offset=base_offset,
+                    last_offset_delta=delta,
+                    timestamp_ms=timestamp_ms,
+                    transactional=bool(attributes & TRANSACTIONAL_BIT),
+                )
+                known = self._producers.check(entry)
+                if known is not None:
+                    return Appended(known.base_offset, known.last_offset, known.timestamp_ms, duplicate=True)
+                self._producers.add(entry, now_ms)
+            self._enqueue(batch, base_offset + delta + 1, timestamp_ms, now_ms, entry)
+        return Appended(base_offset, base_offset + delta, timestamp_ms)
+
+    def append_marker(self, marker: Marker, *, now_ms: int) -> int:
+        """Queues the end of a producer's transaction here, whether it has records or not; its offset.
+
+        Raises RequestError when a later epoch of the producer or of the coordinator
+        was seen here, DiskError if the log is read-only after a failed sync.
+        """
+        if self.failed is not None:
+            raise self.failed
+        batch = encode_marker(marker, now_ms)
+        with self._queue_lock:
+            if self._refused is not None:
+                self._begin_generation(self._refused)
+            self._producers.check_marker(marker)
+            entry = Ended(marker, self._end, now_ms)
+            self._producers.end(entry, now_ms)
+            self._enqueue(batch, entry.offset + 1, now_ms, now_ms, entry)
+        return entry.offset
+
+    def _enqueue(
+        self,
+        batch: bytearray | memoryview,
+        next_offset: int,
+        timestamp_ms: int,
+        now_ms: int,
+        entry: ProducerBatch | Ended | None,
+    ) -> None:
+        stamp(batch, 0, self._end, 0)
+        self._queue.append(Queued(batch, self._end, next_offset, timestamp_ms, now_ms, entry))
+        self._end = next_offset
+        self._pending_bytes += len(batch)
 
     def _begin_generation(self, refused: DiskError) -> None:
         self._outcomes[self.generation] = self.high_watermark, refused
         self._outcomes.pop(self.generation - _OUTCOMES_KEPT, None)
         self.generation += 1
         self._end = self.high_watermark
+        self._producers = self._writer.producers.table.copy()
         self._refused = None
 
     def acknowledged(self, last_offset: int, generation: int) -> bool:
@@ -246,20 +337,25 @@ class PartitionLog:
 
     # -- reading
 
-    def locate(self, offset: int, max_bytes: int, *, wait: bool = True) -> Extent | None:
+    def locate(
+        self, offset: int, max_bytes: int, *, wait: bool = True, committed: bool = False
+    ) -> Extent | None:
         """The batches from `offset` on, at most to the high watermark; None if there are none yet.
 
-        Raises RequestError (OFFSET_OUT_OF_RANGE) outside the log, CorruptionError
-        inside damage, and BlockingIOError if `wait` is false and the disk would
-        have to be waited for. The caller releases the extent.
+        With `committed` they end at the last stable offset. Raises RequestError
+        (OFFSET_OUT_OF_RANGE) outside the log, CorruptionError inside damage, and
+        BlockingIOError if `wait` is false and the disk would have to be waited for.
+        The caller releases the extent.
         """
         reached = self.high_watermark
+        stable = self.last_stable_offset if committed else reached
         if not self.start_offset <= offset <= self.end_offset:
             raise out_of_range(offset, self.start_offset, self.end_offset)
-        if offset >= reached:
+        if offset >= stable:
             return None
         with _reading(self.path):
-            return self._reader.extent(offset, max_bytes, wait=wait)
+            before = stable if stable < reached else None
+            return self._reader.extent(offset, max_bytes, wait=wait, before=before)
 
     def read(self, offset: int, max_bytes: int) -> bytes:
         """Verified whole batches from the one holding `offset`, at least one if there is any."""
@@ -341,20 +437,41 @@ class PartitionLog:
             reader.segments = segments[keep:]
             gone = segments[:keep]
             self._forget_damage({segment.path for segment in gone})
+            self._writer.producers.aborted.forget_before(self.start_offset)
         return self._remove(gone)
+
+    def forget_idle_producers(self, now_ms: int, idle_ms: int) -> None:
+        """Forgets producers without an open transaction that sent nothing for `idle_ms`."""
+        with self._writer_lock, self._queue_lock:
+            for table in (self._producers, self._writer.producers.table):
+                table.forget_idle(now_ms - idle_ms, now_ms)
 
     def compact(self, now_ms: int) -> int:
         """Keeps the newest record of each key in sealed segments, if that is due; the bytes saved."""
         with self._maintenance_lock:
-            run = Compaction(
-                reader=self._reader, config=self._config, start_offset=self.start_offset, now_ms=now_ms
-            )
-            if not self._config.compacts or self.failed is not None or not run.is_due():
+            if not self._config.compacts or self.failed is not None:
+                return 0
+            run = self._compaction(now_ms)
+            if not run.is_due():
                 return 0
             try:
                 return run.run(self._swap)
             except OSError as error:
                 raise DiskError(f"{self.path}: not compacted: {error}", full=is_full(error)) from error
+
+    def _compaction(self, now_ms: int) -> Compaction:
+        with self._writer_lock:
+            producers, stable_offset = self._writer.producers, self.last_stable_offset
+            return Compaction(
+                reader=self._reader,
+                segments=self._reader.segments,
+                config=self._config,
+                start_offset=self.start_offset,
+                stable_offset=stable_offset,
+                aborted=producers.aborted.find(0, stable_offset),
+                last_batches=producers.table.last_batches(),
+                now_ms=now_ms,
+            )
 
     def _swap(self, old: list[Segment], new: Segment) -> None:
         """Puts a compacted segment in the place of those it was made from, then removes their files."""

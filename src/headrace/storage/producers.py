@@ -5,53 +5,91 @@ be rebuilt from them; a snapshot of it only saves time. The rules are Kafka's:
 
 - A batch carries a producer id, an epoch and the sequence number of its first
   record. Within an epoch the numbers follow each other; a new epoch begins at 0.
+  A producer that is not known, because it is new or was forgotten, begins where
+  it likes.
 - The last five batches of a producer are remembered. One of them sent again is
   not appended again: its producer gets the offset it got the first time.
 - A transactional batch opens a transaction in this partition, if its producer has
   none open here; a marker closes it. Readers of committed records end before the
-  first open one (the last stable offset) and are told which were aborted.
+  first open one (the last stable offset).
 """
 
 import struct
 from collections import deque
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from headrace.errors import CorruptionError, RequestError
-from headrace.records import BatchHeader
+from headrace.records import Marker
+from headrace.storage.aborted import AbortedTransaction
 
-__all__ = ["AbortedTransaction", "Marker", "OpenTransaction", "ProducerTable", "Remembered"]
+__all__ = [
+    "REMEMBERED_BATCHES",
+    "AbortedTransaction",
+    "Ended",
+    "Marker",
+    "OpenTransaction",
+    "ProducerBatch",
+    "ProducerState",
+    "ProducerTable",
+]
 
 REMEMBERED_BATCHES = 5
 OUT_OF_ORDER_SEQUENCE_NUMBER = 45
 INVALID_PRODUCER_EPOCH = 47
 INVALID_TXN_STATE = 48
+TRANSACTION_COORDINATOR_FENCED = 52
 
 _SEQUENCES = 2**31
-_VERSION = 1
-_HEAD = struct.Struct(">HqII")
-_PRODUCER = struct.Struct(">qhqqhB")
-_BATCH = struct.Struct(">iiqq")
-_ABORTED = struct.Struct(">qqq")
+_HEAD = struct.Struct(">qI")
+_PRODUCER = struct.Struct(">qhqqqiB")
+_BATCH = struct.Struct(">iiqqq")
 
 
-class Remembered(NamedTuple):
-    """One of a producer's latest batches."""
+class ProducerBatch(NamedTuple):
+    """What a producer's batch says of itself, and the offsets it got."""
 
+    producer_id: int
+    producer_epoch: int
     first_sequence: int
     last_sequence: int
     base_offset: int
     last_offset: int
+    timestamp_ms: int
+    transactional: bool
+
+    @classmethod
+    def of(
+        cls,
+        producer_id: int,
+        producer_epoch: int,
+        first_sequence: int,
+        *,
+        base_offset: int,
+        last_offset_delta: int,
+        timestamp_ms: int,
+        transactional: bool,
+    ) -> "ProducerBatch":
+        """From the fields of a batch header; sequence numbers wrap around after 2^31 - 1."""
+        return cls(
+            producer_id,
+            producer_epoch,
+            first_sequence,
+            (first_sequence + last_offset_delta) % _SEQUENCES,
+            base_offset,
+            base_offset + last_offset_delta,
+            timestamp_ms,
+            transactional,
+        )
 
 
-class Marker(NamedTuple):
-    """The end of a transaction in one partition, as its control batch says."""
+class Ended(NamedTuple):
+    """A marker and the offset at which it stands."""
 
-    producer_id: int
-    producer_epoch: int
-    coordinator_epoch: int
-    commit: bool
+    marker: Marker
+    offset: int
+    timestamp_ms: int
 
 
 class OpenTransaction(NamedTuple):
@@ -62,104 +100,119 @@ class OpenTransaction(NamedTuple):
     first_offset: int
 
 
-class AbortedTransaction(NamedTuple):
-    """Records of this producer from `first_offset` to `last_offset`, its marker, are void."""
+class ProducerState(NamedTuple):
+    """What is known of a producer; -1 where nothing is, as Kafka tells it."""
 
     producer_id: int
-    first_offset: int
-    last_offset: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    coordinator_epoch: int
+    first_open_offset: int
+
+
+def _no_batches() -> deque[ProducerBatch]:
+    return deque(maxlen=REMEMBERED_BATCHES)
 
 
 @dataclass(slots=True)
 class _Producer:
     epoch: int
     last_timestamp_ms: int = -1
-    first_open_offset: int | None = None
+    used_ms: int = 0  # by the broker's clock; 0: not known, the log was reopened since
     coordinator_epoch: int = -1
-    batches: deque[Remembered] = field(default_factory=lambda: deque(maxlen=REMEMBERED_BATCHES))
+    batches: deque[ProducerBatch] = field(default_factory=_no_batches)  # of its epoch
 
-    def last_sequence(self) -> int | None:
-        return self.batches[-1].last_sequence if self.batches else None
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else -1
 
 
 class ProducerTable:
-    """The producers of one partition, up to `next_offset`. One thread."""
+    """The producers of one partition, up to `next_offset`. One thread at a time."""
 
     def __init__(self) -> None:
         self.next_offset = 0
         self._producers: dict[int, _Producer] = {}
-        self._aborted: list[AbortedTransaction] = []  # by last offset
+        self._open: dict[int, int] = {}  # first offsets by producer id, the lowest first
+
+    def __len__(self) -> int:
+        return len(self._producers)
 
     # --- appending ----------------------------------------------------------------------------
 
-    def check(self, header: BatchHeader) -> Remembered | None:
+    def check(self, batch: ProducerBatch) -> ProducerBatch | None:
         """What a producer's batch is: new (None), or one that was appended before.
 
         Raises RequestError with Kafka's code when its epoch or its sequence number
-        is not one that may come next.
+        is not one that may come next. The batch's offsets are not looked at.
         """
-        producer = self._producers.get(header.producer_id)
-        if header.producer_id < 0 or producer is None:
+        producer = self._producers.get(batch.producer_id)
+        if producer is None:
             return None
-        if header.producer_epoch < producer.epoch:
-            raise RequestError(
-                f"producer {header.producer_id} has epoch {producer.epoch} by now, not"
-                f" {header.producer_epoch}; a newer instance took over",
-                code=INVALID_PRODUCER_EPOCH,
-            )
-        if header.producer_epoch == producer.epoch:
-            first, last = _sequences(header)
-            for batch in producer.batches:
-                if (batch.first_sequence, batch.last_sequence) == (first, last):
-                    return batch
-        self._check_order(header, producer)
-        return None
-
-    def _check_order(self, header: BatchHeader, producer: _Producer) -> None:
-        if header.producer_epoch > producer.epoch:
-            expected = 0
+        if batch.producer_epoch == producer.epoch:
+            expected = (producer.last_sequence() + 1) % _SEQUENCES
+            if batch.first_sequence != expected:
+                for known in producer.batches:
+                    if known[2:4] == batch[2:4]:
+                        return known
         else:
-            last = producer.last_sequence()
-            if last is None:
-                return
-            expected = (last + 1) % _SEQUENCES
-        if header.base_sequence != expected:
+            _check_epoch(producer, batch.producer_id, batch.producer_epoch)
+            expected = 0
+        if batch.first_sequence != expected:
             raise RequestError(
-                f"producer {header.producer_id} sent sequence number {header.base_sequence},"
-                f" {expected} is next",
+                f"producer {batch.producer_id} sent sequence number {batch.first_sequence},"
+                f" {expected} is next; a batch before it is missing",
                 code=OUT_OF_ORDER_SEQUENCE_NUMBER,
             )
-        if producer.first_open_offset is not None and not header.is_transactional:
+        if not batch.transactional and batch.producer_id in self._open:
             raise RequestError(
-                f"producer {header.producer_id} has a transaction open here, and this batch is outside of it",
+                f"producer {batch.producer_id} has a transaction open here, and this batch is outside of it;"
+                " end the transaction first",
                 code=INVALID_TXN_STATE,
             )
+        return None
 
-    def add(self, header: BatchHeader) -> None:
-        """Takes in a stamped data batch."""
-        self.next_offset = header.next_offset
-        if header.producer_id < 0:
+    def check_marker(self, marker: Marker) -> None:
+        """Raises RequestError when a newer producer or a newer coordinator was here already."""
+        producer = self._producers.get(marker.producer_id)
+        if producer is None:
             return
-        producer = self._of(header.producer_id, header.producer_epoch)
-        producer.last_timestamp_ms = header.max_timestamp
-        producer.batches.append(Remembered(*_sequences(header), header.base_offset, header.last_offset))
-        if header.is_transactional and producer.first_open_offset is None:
-            producer.first_open_offset = header.base_offset
+        _check_epoch(producer, marker.producer_id, marker.producer_epoch)
+        if marker.coordinator_epoch < producer.coordinator_epoch:
+            raise RequestError(
+                f"a marker of coordinator epoch {marker.coordinator_epoch}, after one of"
+                f" {producer.coordinator_epoch}; another coordinator took over",
+                code=TRANSACTION_COORDINATOR_FENCED,
+            )
 
-    def end(self, marker: Marker, offset: int) -> None:
-        """Takes in the marker at `offset`; where its transaction has no record, only the epoch moves."""
-        self.next_offset = offset + 1
+    def add(self, batch: ProducerBatch, now_ms: int = 0) -> None:
+        """Takes in a data batch that has its offsets; `now_ms` is 0 when it is read back from the log."""
+        self.next_offset = batch.last_offset + 1
+        producer = self._of(batch.producer_id, batch.producer_epoch)
+        producer.last_timestamp_ms = batch.timestamp_ms
+        producer.used_ms = now_ms
+        producer.batches.append(batch)
+        if batch.transactional and batch.producer_id not in self._open:
+            self._open[batch.producer_id] = batch.base_offset
+
+    def end(self, ended: Ended, now_ms: int = 0) -> AbortedTransaction | None:
+        """Takes in a marker: the transaction that it aborts, if it has records here."""
+        marker = ended.marker
+        self.next_offset = ended.offset + 1
         producer = self._of(marker.producer_id, marker.producer_epoch)
+        producer.last_timestamp_ms = ended.timestamp_ms
+        producer.used_ms = now_ms
         producer.coordinator_epoch = max(producer.coordinator_epoch, marker.coordinator_epoch)
-        first, producer.first_open_offset = producer.first_open_offset, None
-        if first is not None and not marker.commit:
-            self._aborted.append(AbortedTransaction(marker.producer_id, first, offset))
+        first = self._open.pop(marker.producer_id, None)
+        if first is None or marker.commit:
+            return None
+        return AbortedTransaction(marker.producer_id, first, ended.offset)
 
     def _of(self, producer_id: int, epoch: int) -> _Producer:
         producer = self._producers.get(producer_id)
         if producer is None:
             producer = self._producers[producer_id] = _Producer(epoch)
-        elif epoch > producer.epoch:
+        elif epoch != producer.epoch:
             producer.epoch = epoch
             producer.batches.clear()
         return producer
@@ -168,44 +221,77 @@ class ProducerTable:
 
     def last_stable_offset(self) -> int:
         """Every transaction with a record below it has ended."""
-        return min((each.first_offset for each in self.open_transactions()), default=self.next_offset)
+        return next(iter(self._open.values()), self.next_offset)
 
     def open_transactions(self) -> list[OpenTransaction]:
-        """By producer id."""
+        """In the order in which they were begun."""
         return [
-            OpenTransaction(producer_id, producer.epoch, producer.first_open_offset)
-            for producer_id, producer in sorted(self._producers.items())
-            if producer.first_open_offset is not None
+            OpenTransaction(producer_id, self._producers[producer_id].epoch, first_offset)
+            for producer_id, first_offset in self._open.items()
         ]
 
-    def aborted(self, start: int, end: int) -> list[AbortedTransaction]:
-        """Aborted transactions with a record that a reader of `start` to `end` (exclusive) may meet."""
-        return [each for each in self._aborted if each.last_offset >= start and each.first_offset < end]
+    def last_batches(self) -> frozenset[int]:
+        """Base offsets of the batches from which producers' sequences go on."""
+        return frozenset(
+            producer.batches[-1].base_offset for producer in self._producers.values() if producer.batches
+        )
+
+    def __iter__(self) -> Iterator[ProducerState]:
+        for producer_id, producer in self._producers.items():
+            yield ProducerState(
+                producer_id,
+                producer.epoch,
+                producer.last_sequence(),
+                producer.last_timestamp_ms,
+                producer.coordinator_epoch,
+                self._open.get(producer_id, -1),
+            )
+
+    def copy(self) -> "ProducerTable":
+        """A table that goes its own way from here."""
+        table = ProducerTable()
+        table.next_offset = self.next_offset
+        table._open = dict(self._open)
+        table._producers = {
+            producer_id: replace(producer, batches=producer.batches.copy())
+            for producer_id, producer in self._producers.items()
+        }
+        return table
 
     # --- forgetting ---------------------------------------------------------------------------
 
-    def expire(self, before_ms: int, log_start: int) -> None:
-        """Forgets producers idle since `before_ms`, and aborted transactions below the log start."""
-        idle = [
-            producer_id
-            for producer_id, producer in self._producers.items()
-            if producer.first_open_offset is None and 0 <= producer.last_timestamp_ms < before_ms
-        ]
+    def forget_idle(self, before_ms: int, now_ms: int) -> None:
+        """Forgets producers without an open transaction that were last heard before `before_ms`.
+
+        The time of one that was read back from the log is not known: it counts from now.
+        """
+        idle = []
+        for producer_id, producer in self._producers.items():
+            if not producer.used_ms:
+                producer.used_ms = now_ms
+            elif producer.used_ms < before_ms and producer_id not in self._open:
+                idle.append(producer_id)
         for producer_id in idle:
             del self._producers[producer_id]
-        self._aborted = [each for each in self._aborted if each.last_offset >= log_start]
 
     # --- snapshots ----------------------------------------------------------------------------
 
     def encode(self) -> bytes:
         """The table as bytes; `decode` reads it."""
-        parts = [_HEAD.pack(_VERSION, self.next_offset, len(self._producers), len(self._aborted))]
+        parts = [_HEAD.pack(self.next_offset, len(self._producers))]
         for producer_id, producer in self._producers.items():
-            first = -1 if producer.first_open_offset is None else producer.first_open_offset
-            fixed = producer_id, producer.epoch, producer.last_timestamp_ms, first, producer.coordinator_epoch
-            parts.append(_PRODUCER.pack(*fixed, len(producer.batches)))
-            parts += [_BATCH.pack(*batch) for batch in producer.batches]
-        parts += [_ABORTED.pack(*each) for each in self._aborted]
+            parts.append(
+                _PRODUCER.pack(
+                    producer_id,
+                    producer.epoch,
+                    producer.last_timestamp_ms,
+                    producer.used_ms,
+                    self._open.get(producer_id, -1),
+                    producer.coordinator_epoch,
+                    len(producer.batches),
+                )
+            )
+            parts += [_BATCH.pack(*batch[2:7]) for batch in producer.batches]
         return b"".join(parts)
 
     @classmethod
@@ -218,34 +304,32 @@ class ProducerTable:
 
     @classmethod
     def _decode(cls, data: bytes) -> "ProducerTable":
-        table = cls()
-        version, table.next_offset, producers, aborted = _HEAD.unpack_from(data)
-        if version != _VERSION:
-            raise CorruptionError(f"a snapshot of producers in version {version}, not {_VERSION}")
+        table, opened = cls(), []
+        table.next_offset, producers = _HEAD.unpack_from(data)
         position = _HEAD.size
         for _ in range(producers):
-            producer_id, epoch, timestamp, first, coordinator, count = _PRODUCER.unpack_from(data, position)
+            producer_id, epoch, timestamp_ms, used_ms, first, coordinator, count = _PRODUCER.unpack_from(
+                data, position
+            )
             position += _PRODUCER.size
-            rows = _rows(_BATCH, data, position, count)
-            batches = deque((Remembered(*each) for each in rows), REMEMBERED_BATCHES)
-            position += count * _BATCH.size
-            open_offset = None if first < 0 else first
-            table._producers[producer_id] = _Producer(epoch, timestamp, open_offset, coordinator, batches)
-        table._aborted = [AbortedTransaction(*each) for each in _rows(_ABORTED, data, position, aborted)]
+            producer = _Producer(epoch, timestamp_ms, used_ms, coordinator)
+            table._producers[producer_id] = producer
+            if first >= 0:
+                opened.append((first, producer_id))
+            for _ in range(count):
+                fields = _BATCH.unpack_from(data, position)
+                producer.batches.append(ProducerBatch._make((producer_id, epoch, *fields, first >= 0)))
+                position += _BATCH.size
+        if position != len(data):
+            raise CorruptionError(f"a snapshot of producers: {len(data)} bytes, {position} expected")
+        table._open = {producer_id: first for first, producer_id in sorted(opened)}
         return table
 
-    def __iter__(self) -> Iterator[tuple[int, int, int | None]]:
-        """Producer id, epoch and last sequence number of each producer."""
-        for producer_id, producer in self._producers.items():
-            yield producer_id, producer.epoch, producer.last_sequence()
 
-
-def _rows(form: struct.Struct, data: bytes, position: int, count: int) -> Iterable[tuple[int, ...]]:
-    for number in range(count):
-        yield form.unpack_from(data, position + number * form.size)
-
-
-def _sequences(header: BatchHeader) -> tuple[int, int]:
-    """First and last sequence number of a batch; they wrap around after 2^31 - 1."""
-    first = header.base_sequence
-    return first, (first + header.last_offset_delta) % _SEQUENCES
+def _check_epoch(producer: _Producer, producer_id: int, epoch: int) -> None:
+    if epoch < producer.epoch:
+        raise RequestError(
+            f"producer {producer_id} has epoch {producer.epoch} by now, not {epoch};"
+            " a newer instance took over, or its transaction was ended",
+            code=INVALID_PRODUCER_EPOCH,
+        )

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from headrace.errors import DiskError, RequestError
+from headrace.errors import CorruptionError, DiskError, RequestError
 from headrace.records import BATCH_OVERHEAD_BYTES, HEADER_BYTES
 from headrace.storage.damage import Damage, save_damage
 from headrace.storage.extent import Extent
@@ -91,10 +91,13 @@ class LogReader:
 
     # -- finding
 
-    def extent(self, offset: int, max_bytes: int, *, wait: bool = True) -> Extent | None:
+    def extent(
+        self, offset: int, max_bytes: int, *, wait: bool = True, before: int | None = None
+    ) -> Extent | None:
         """The bytes from the batch holding `offset` on; None if no batch at or after it is there yet.
 
-        Raises CorruptionError if the offset is in damage, BlockingIOError if
+        With `before`, the base offset of a batch behind `offset`, it ends there at the
+        latest. Raises CorruptionError if the offset is in damage, BlockingIOError if
         `wait` is false and the answer is not in memory.
         """
         for damage in self.damage:
@@ -106,31 +109,49 @@ class LogReader:
             if rank < 0:  # retention was faster
                 raise out_of_range(offset, segments[0].base_offset, self.synced_end())
             try:
-                return self._extent_in(segments[rank:], offset, max_bytes, wait)
+                return self._extent_in(segments[rank:], offset, max_bytes, wait, before)
             except FileNotFoundError as error:
                 if segments is self.segments:
                     raise DiskError(f"{error.filename} is gone; restore it from a copy") from error
                 # Retention or compaction removed the file after we looked: look again.
 
     def _extent_in(
-        self, segments: tuple[Segment, ...], offset: int, max_bytes: int, wait: bool
+        self, segments: tuple[Segment, ...], offset: int, max_bytes: int, wait: bool, before: int | None
     ) -> Extent | None:
         for segment in segments:
+            if before is not None and segment.base_offset >= before:
+                return None
             if segment.size_bytes == 0 and (segment.compacted or segment is segments[-1]):
                 continue
             fd = self.files.pin(segment.file)
             try:
                 place = self.find(segment, fd, offset, wait=wait)
                 if place is not None:
-                    return self._pinned_extent(segment, fd, place, max_bytes)
+                    if before is not None and place.base_offset >= before:
+                        self.files.unpin(segment.file)
+                        return None
+                    limit = self._position_of(segment, fd, before, wait)
+                    return self._pinned_extent(segment, fd, place, max_bytes, limit)
             except BaseException:
                 self.files.unpin(segment.file)
                 raise
             self.files.unpin(segment.file)
         return None
 
-    def _pinned_extent(self, segment: Segment, fd: int, place: BatchPlace, max_bytes: int) -> Extent:
-        end = segment.size_bytes
+    def _position_of(self, segment: Segment, fd: int, offset: int | None, wait: bool) -> int | None:
+        """Where the batch that begins at `offset` stands; None if it is not in this segment."""
+        if offset is None or offset >= self._offset_after(segment):
+            return None
+        try:
+            place = self.find(segment, fd, offset, wait=wait)
+        except CorruptionError:  # no extent reaches into damage
+            return None
+        return place.position if place is not None else None
+
+    def _pinned_extent(
+        self, segment: Segment, fd: int, place: BatchPlace, max_bytes: int, limit: int | None = None
+    ) -> Extent:
+        end = segment.size_bytes if limit is None else limit
         for damage in self.damage:
             if damage.path == segment.path and place.position < damage.start:
                 end = min(end, damage.start)
@@ -359,6 +380,12 @@ class LogReader:
         segments = self.segments
         rank = bisect_right(segments, segment.base_offset, key=_base_offset)
         return segments[rank].base_offset if rank < len(segments) else self.synced_end()
+
+    def offset_bound(self, segment: Segment, position: int) -> int:
+        """An offset that no batch before `position` reaches, not much higher than the next one's."""
+        index = self.files.indexes.touch(segment) if position < segment.size_bytes else None
+        bound = index.ceiling(position) if index is not None else None
+        return bound if bound is not None else self._offset_after(segment)
 
     def synced_end(self) -> int:
         """The offset after the last synced record; set by the log that owns this reader."""

@@ -5,6 +5,8 @@ next one is made. Of that, the checkpoint vouches for the first part. The rest
 is scanned. Where a batch fails its check, it is either the tail that a crash
 tore, which is cut off, or, if a valid batch stands behind it, damage: cutting
 there could take acknowledged records along, so it is kept and reported.
+
+What producers sent is then brought up to date from the newest snapshot of it.
 """
 
 import contextlib
@@ -16,7 +18,9 @@ from headrace.storage.damage import Damage, load_damage
 from headrace.storage.disk import sync
 from headrace.storage.index import SparseIndex, load_open
 from headrace.storage.log_start import read_log_start
+from headrace.storage.producer_state import ProducerSnapshots, SyncedProducers
 from headrace.storage.reader import LogReader
+from headrace.storage.replay import replay
 from headrace.storage.scan import find_next_batch, scan
 from headrace.storage.segment import Segment, plain_name, segments_in
 
@@ -44,6 +48,8 @@ class Recovered(NamedTuple):
     index_entries: int  # of the active segment that are in its index file
     scanned_bytes: int
     torn: TornTail | None
+    producers: SyncedProducers
+    snapshots: ProducerSnapshots
 
 
 def recover(reader: LogReader) -> Recovered:
@@ -63,8 +69,26 @@ def recover(reader: LogReader) -> Recovered:
     paths = {segment.path for segment in segments}
     reader.damage = tuple(d for d in load_damage(disk, directory / "damage") if d.path in paths)
     _ensure_active(reader, max(log_start, checkpoint.next_offset if checkpoint else 0))
-    state = _recover_active(reader, checkpoint)
-    return state._replace(start_offset=max(log_start, reader.segments[0].base_offset))
+    next_offset, persisted, scanned, torn = _recover_active(reader, checkpoint)
+    start_offset = max(log_start, reader.segments[0].base_offset)
+    snapshots = ProducerSnapshots(disk, directory)
+    producers = _recover_producers(reader, snapshots, start_offset, next_offset)
+    return Recovered(start_offset, next_offset, persisted, scanned, torn, producers, snapshots)
+
+
+def _recover_producers(
+    reader: LogReader, snapshots: ProducerSnapshots, start_offset: int, next_offset: int
+) -> SyncedProducers:
+    """From the newest believable snapshot, else from the whole log, once: a snapshot is then left behind."""
+    reader.synced_end = lambda: next_offset  # type: ignore[method-assign]
+    producers = snapshots.load(next_offset)
+    behind = producers.table.next_offset < reader.segments[-1].base_offset
+    replay(reader, producers, next_offset)
+    producers.aborted.forget_before(start_offset)
+    if behind:
+        with contextlib.suppress(OSError):
+            snapshots.seal(producers)
+    return producers
 
 
 def _leftovers(sizes: dict[str, int], segments: list[Segment]) -> list[str]:
@@ -117,7 +141,10 @@ def create_segment(reader: LogReader, base_offset: int) -> Segment:
     return segment
 
 
-def _recover_active(reader: LogReader, checkpoint: Checkpoint | None) -> Recovered:
+def _recover_active(
+    reader: LogReader, checkpoint: Checkpoint | None
+) -> tuple[int, int, int, TornTail | None]:
+    """The next offset, the entries of the index that are in its file, the bytes scanned, what was cut off."""
     active = reader.segments[-1]
     fd = reader.files.pin(active.file)
     try:
@@ -139,7 +166,7 @@ def _recover_active(reader: LogReader, checkpoint: Checkpoint | None) -> Recover
     next_offset = _replace_lost(reader, active, next_offset, checkpoint)
     if reader.segments[-1] is not active:
         persisted = 0
-    return Recovered(0, next_offset, persisted, size - position, torn)
+    return next_offset, persisted, size - position, torn
 
 
 def _clean_point(

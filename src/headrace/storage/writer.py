@@ -8,6 +8,7 @@ from typing import NamedTuple
 from headrace.storage.checkpoint import Checkpoint, write_checkpoint
 from headrace.storage.disk import sync, write_all
 from headrace.storage.index import position_in_file
+from headrace.storage.producers import Ended, ProducerBatch
 from headrace.storage.reader import LogReader, Tail
 from headrace.storage.recovery import Recovered, create_segment
 from headrace.storage.segment import Segment
@@ -30,19 +31,23 @@ class Queued(NamedTuple):
     next_offset: int
     max_timestamp: int
     now_ms: int
+    entry: ProducerBatch | Ended | None  # what it means for its producer, if it has one
 
 
 class LogWriter:
     """Writes to the active segment and rolls it. One thread at a time: the caller holds the writer's lock.
 
     Errors of the disk come out as OSError; `undo` then takes back what was not
-    synced. `next_offset` is the high watermark: it moves only after a sync.
+    synced. `next_offset` is the high watermark: it moves only after a sync, and so
+    does what `producers` knows.
     """
 
     def __init__(self, reader: LogReader, config: TopicConfig, recovered: Recovered) -> None:
         self.reader = reader
         self.config = config
         self.next_offset = recovered.next_offset
+        self.producers = recovered.producers
+        self._snapshots = recovered.snapshots
         self._saved_entries = recovered.index_entries
         self._saved_crc = self._index_crc(0, recovered.index_entries, 0)
         self._saved_position = self.active.size_bytes
@@ -98,13 +103,16 @@ class LogWriter:
         tail, index, position = self.reader.tail, active.index, active.size_bytes
         assert tail is not None and index is not None
         tail = self.reader.tail = tail.trimmed()
-        for batch, base_offset, _, max_timestamp, _ in run:
+        for batch, base_offset, _, max_timestamp, now_ms, entry in run:
             index.add(base_offset, position, max_timestamp)
             tail.positions.append(position)
             tail.offsets.append(base_offset)
             position += len(batch)
+            if entry is not None:
+                self.producers.apply(entry, now_ms)
         active.size_bytes = end
         self.next_offset = run[-1].next_offset
+        self.producers.publish(self.next_offset)
 
     def undo(self) -> None:
         """Cuts the active segment back to its last synced byte, durably: what was refused stays away."""
@@ -118,7 +126,11 @@ class LogWriter:
             self.reader.files.unpin(active.file)
 
     def roll(self) -> None:
-        """Seals the active segment, all of which is synced, and begins a new one at the next offset."""
+        """Seals the active segment, all of which is synced, and begins a new one at the next offset.
+
+        A durable snapshot of producers goes with it: after a crash at most the newest
+        segment is replayed.
+        """
         sealed, reader = self.active, self.reader
         assert sealed.index is not None
         reader.save_index(sealed, sealed.index, self.next_offset)
@@ -127,7 +139,14 @@ class LogWriter:
         sealed.largest_timestamp = sealed.index.largest_timestamp
         reader.files.indexes.keep(sealed, sealed.index)
         self._saved_entries = self._saved_crc = self._saved_position = 0
+        self._seal_snapshot()
         self.checkpoint(durable=False)
+
+    def _seal_snapshot(self) -> None:
+        try:
+            self._snapshots.seal(self.producers)
+        except OSError as error:
+            logger.warning("%s: no snapshot of producers written: %s", self.reader.directory, error)
 
     def _checkpoint_if_due(self, now_ms: int) -> None:
         written = self.active.size_bytes - self._saved_position
@@ -146,6 +165,7 @@ class LogWriter:
         active, disk = self.active, self.reader.files.disk
         index = active.index
         assert index is not None
+        self._snapshots.save(self.producers, active.size_bytes, durable=durable)
         entries = len(index)
         self._save_entries(active, durable)
         self._saved_crc = self._index_crc(self._saved_entries, entries, self._saved_crc)

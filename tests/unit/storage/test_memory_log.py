@@ -30,7 +30,7 @@ def test_after_a_clean_stop_the_log_is_empty_and_offsets_go_on(disk):
     log.close()
     log = open_memory(disk)
     assert (log.start_offset, log.high_watermark, read_all(log)) == (3, 3, [])
-    assert log.append(batch(b"d"), now_ms=1) == 3
+    assert log.append(batch(b"d"), now_ms=1).base_offset == 3
 
 
 def test_after_a_crash_no_offset_is_given_twice(disk):

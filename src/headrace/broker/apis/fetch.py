@@ -1,4 +1,8 @@
-"""Fetch: records from synced extents, waiting for them as long as the client allows."""
+"""Fetch: records from synced extents, waiting for them as long as the client allows.
+
+A reader of committed records gets those below the last stable offset, and is told
+which transactions among them were aborted; it leaves those out by itself.
+"""
 
 import asyncio
 import dataclasses
@@ -59,10 +63,10 @@ async def _wait(broker: "Broker", body: Any, attempt: _Attempt, seconds: float) 
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
     more = asyncio.Event()
-    partitions = attempt.partitions
+    partitions, committed = attempt.partitions, body.isolation_level == READ_COMMITTED
     for partition, seen in partitions:
         partition.on_records(more.set)
-        if partition.log.high_watermark > seen:  # moved while others were looked at
+        if partition.readable_end(committed=committed) > seen:  # moved while others were looked at
             more.set()
     try:
         while not attempt.enough:
@@ -72,6 +76,8 @@ async def _wait(broker: "Broker", body: Any, attempt: _Attempt, seconds: float) 
             except TimeoutError:
                 break
             more.clear()
+            if all(partition.readable_end(committed=committed) <= seen for partition, seen in partitions):
+                continue  # something was synced, but nothing that this reader may see
             attempt.release()
             attempt = _Attempt()
             attempt = await _collect(broker, body)
@@ -110,8 +116,9 @@ async def _collect_topic(broker: "Broker", body: Any, wanted: Any, attempt: _Att
             answer["error_code"] = int(code)
             attempt.refused = True
             continue
-        attempt.partitions.append((partition, partition.log.high_watermark))
-        await _locate(broker, attempt, answer, partition, part, most - attempt.size_bytes)
+        committed = body.isolation_level == READ_COMMITTED
+        attempt.partitions.append((partition, partition.readable_end(committed=committed)))
+        await _locate(broker, attempt, answer, partition, part, most - attempt.size_bytes, committed)
     return {"topic": wanted.topic, "topic_id": wanted.topic_id, "partitions": parts}
 
 
@@ -125,11 +132,18 @@ def _empty(index: int, isolation_level: int) -> dict[str, Any]:
 
 
 async def _locate(
-    broker: "Broker", attempt: _Attempt, answer: dict[str, Any], partition: Partition, part: Any, left: int
+    broker: "Broker",
+    attempt: _Attempt,
+    answer: dict[str, Any],
+    partition: Partition,
+    part: Any,
+    left: int,
+    committed: bool,
 ) -> None:
     """Adds what one partition has to offer within `left` bytes (the first batch of a fetch always fits)."""
     log = partition.log
-    answer["high_watermark"] = answer["last_stable_offset"] = log.high_watermark
+    answer["high_watermark"] = log.high_watermark
+    answer["last_stable_offset"] = log.last_stable_offset
     answer["log_start_offset"] = log.start_offset
     if part.current_leader_epoch > 0:
         answer["error_code"] = int(ErrorCode.unknown_leader_epoch)
@@ -139,7 +153,7 @@ async def _locate(
         return
     try:
         most = min(part.partition_max_bytes, max(left, 0))
-        extent = await _extent(broker, partition, part.fetch_offset, most)
+        extent = await _extent(broker, partition, part.fetch_offset, most, committed)
     except (RequestError, CorruptionError, DiskError) as error:
         answer["error_code"] = _code(error)
         attempt.refused = True
@@ -153,14 +167,21 @@ async def _locate(
     attempt.sources.append(partition)
     attempt.size_bytes += extent.size_bytes
     answer["records"] = extent
+    if committed:
+        answer["aborted_transactions"] = [
+            {"producer_id": each.producer_id, "first_offset": each.first_offset}
+            for each in log.aborted(part.fetch_offset, extent.offset_bound())
+        ]
 
 
-async def _extent(broker: "Broker", partition: Partition, offset: int, max_bytes: int) -> Extent | None:
+async def _extent(
+    broker: "Broker", partition: Partition, offset: int, max_bytes: int, committed: bool
+) -> Extent | None:
     """Recent records are found in memory; the way to old ones may need the disk, and so a thread."""
     try:
-        return partition.log.locate(offset, max_bytes, wait=False)
+        return partition.log.locate(offset, max_bytes, wait=False, committed=committed)
     except BlockingIOError:
-        return await broker.in_thread(partition.log.locate, offset, max_bytes)
+        return await broker.in_thread(partition.log.locate, offset, max_bytes, committed=committed)
 
 
 def _code(error: Exception) -> int:

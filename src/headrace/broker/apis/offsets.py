@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from headrace.broker.apis.fetch import READ_COMMITTED
 from headrace.broker.partition import Partition
 from headrace.errors import CorruptionError, RequestError
 from headrace.wire import ErrorCode, Request
@@ -23,7 +24,11 @@ UNKNOWN = int(ErrorCode.unknown_topic_or_partition)
 
 
 async def list_offsets(broker: "Broker", request: Request) -> dict[str, Any]:
-    """Offsets by place or by time; -1 where no record is that late."""
+    """Offsets by place or by time; -1 where no record is that late.
+
+    For a reader of committed records the log ends at the last stable offset.
+    """
+    committed = request.body.isolation_level == READ_COMMITTED
     topics = []
     for topic in request.body.topics:
         parts = []
@@ -31,17 +36,17 @@ async def list_offsets(broker: "Broker", request: Request) -> dict[str, Any]:
             partition = broker.partition(topic.name, part.partition_index)
             answer = {"partition_index": part.partition_index, "error_code": UNKNOWN}
             if partition is not None:
-                answer.update(await _offset(broker, partition, part.timestamp))
+                answer.update(await _offset(broker, partition, part.timestamp, committed))
             parts.append(answer)
         topics.append({"name": topic.name, "partitions": parts})
     return {"topics": topics}
 
 
-async def _offset(broker: "Broker", partition: Partition, timestamp: int) -> dict[str, int]:
+async def _offset(broker: "Broker", partition: Partition, timestamp: int, committed: bool) -> dict[str, int]:
     log = partition.log
     found = {"error_code": 0, "leader_epoch": 0}
     if timestamp == LATEST:
-        return {**found, "offset": log.high_watermark}
+        return {**found, "offset": partition.readable_end(committed=committed)}
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return {**found, "offset": log.start_offset}
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
@@ -55,7 +60,7 @@ async def _offset(broker: "Broker", partition: Partition, timestamp: int) -> dic
             return {"error_code": int(ErrorCode.unsupported_version)}
     except CorruptionError:
         return {"error_code": int(ErrorCode.corrupt_message)}
-    if timed is None:
+    if timed is None or timed.offset >= partition.readable_end(committed=committed):
         return {"error_code": 0}
     return {**found, "offset": timed.offset, "timestamp": timed.timestamp_ms}
 

@@ -1,13 +1,19 @@
-"""Produce: check each batch, append it, answer when it is on disk."""
+"""Produce: check each batch, append it, answer when it is on disk.
+
+A batch of a transaction is appended only if the transactions' coordinator admits
+it, for which it may have to be waited; the requests behind it on the connection
+then wait too, so that their order holds.
+"""
 
 import asyncio
-from collections.abc import Callable
+import inspect
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from headrace.broker.replies import Reply
 from headrace.broker.topics import INTERNAL_TOPICS
-from headrace.errors import CorruptionError, DiskError, HeadraceError, RequestError
-from headrace.records import BatchHeader, check_batch
+from headrace.errors import CorruptionError, DiskError, HeadraceError, RequestError, RetriableError
+from headrace.records import BatchHeader, check_batch, read_header
 from headrace.storage import Topic
 from headrace.wire import Api, ErrorCode, Request, encode_response
 
@@ -21,10 +27,19 @@ ZSTD = 4
 FIRST_VERSION_WITH_ZSTD = 7
 
 
-def produce(broker: "Broker", request: Request, frame: bytearray) -> "asyncio.Future[Reply | None]":
-    """Appends now, in order; the future is done when every batch is synced or refused."""
-    acks = request.body.acks
-    pending: list[asyncio.Future[None]] = []
+Answer = asyncio.Future[Reply | None]
+Pending = list[asyncio.Future[None]]
+
+
+def produce(broker: "Broker", request: Request, frame: bytearray) -> Answer | Awaitable[Answer]:
+    """Appends now, in order; the future is done when every batch is synced or refused.
+
+    For a transactional request the future itself is awaited first: it is there
+    once everything is appended.
+    """
+    if request.body.transactional_id is not None:
+        return _produce_in_transaction(broker, request, frame)
+    pending: Pending = []
     topics = [
         {
             "name": data.name,
@@ -35,8 +50,64 @@ def produce(broker: "Broker", request: Request, frame: bytearray) -> "asyncio.Fu
         }
         for data in request.body.topic_data
     ]
+    return _answer(broker, request, frame, topics, pending)
+
+
+async def _produce_in_transaction(broker: "Broker", request: Request, frame: bytearray) -> Answer:
+    pending: Pending = []
+    topics = []
+    try:
+        for data in request.body.topic_data:
+            parts = [
+                await _append_admitted(broker, request, data, part, pending) for part in data.partition_data
+            ]
+            topics.append({"name": data.name, "topic_id": data.topic_id, "partition_responses": parts})
+    except BaseException:
+        _when_all(pending, lambda: broker.release_frame(frame))  # the log still writes from it
+        raise
+    return _answer(broker, request, frame, topics, pending)
+
+
+async def _append_admitted(
+    broker: "Broker", request: Request, data: Any, part: Any, pending: Pending
+) -> dict[str, Any]:
+    """Asks the coordinator, then appends with nothing in between: no marker can come first."""
+    try:
+        admitted = await _admitted(broker, request, data, part)
+    except HeadraceError as error:
+        answer: dict[str, Any] = {"index": part.index}
+        _refuse(answer, error)
+        return answer
+    return _append(broker, request, data, part, pending, admitted=admitted)
+
+
+async def _admitted(broker: "Broker", request: Request, data: Any, part: Any) -> bool:
+    """Whether there is a coordinator, and the batch's transaction goes on; RequestError if it does not."""
+    coordinator = getattr(broker, "transactions", None)
+    if coordinator is None or part.records is None:
+        return False
+    header = read_header(part.records)
+    if not header.is_transactional:
+        return False
+    outcome = coordinator.admit(
+        header.producer_id,
+        header.producer_epoch,
+        request.body.transactional_id,
+        _topic(broker, data).name,
+        part.index,
+        request.api_version,
+    )
+    if inspect.isawaitable(outcome):
+        await outcome
+    return True
+
+
+def _answer(
+    broker: "Broker", request: Request, frame: bytearray, topics: list[dict[str, Any]], pending: Pending
+) -> Answer:
+    acks = request.body.acks
     topics += request.refused
-    done: asyncio.Future[Reply | None] = asyncio.get_running_loop().create_future()
+    done: Answer = asyncio.get_running_loop().create_future()
 
     def finish() -> None:
         broker.release_frame(frame)
@@ -55,7 +126,7 @@ def produce(broker: "Broker", request: Request, frame: bytearray) -> "asyncio.Fu
     return done
 
 
-def _when_all(pending: "list[asyncio.Future[None]]", call: Callable[[], None]) -> None:
+def _when_all(pending: Pending, call: Callable[[], None]) -> None:
     """Calls once all are done, however they ended."""
     left = len(pending)
     if not left:
@@ -73,7 +144,7 @@ def _when_all(pending: "list[asyncio.Future[None]]", call: Callable[[], None]) -
 
 
 def _append(
-    broker: "Broker", request: Request, data: Any, part: Any, pending: "list[asyncio.Future[None]]"
+    broker: "Broker", request: Request, data: Any, part: Any, pending: Pending, *, admitted: bool = False
 ) -> dict[str, Any]:
     """Appends one partition's batch; its part of the answer, completed when it is synced."""
     answer: dict[str, Any] = {"index": part.index, "error_code": 0, "base_offset": -1}
@@ -85,10 +156,11 @@ def _append(
         if partition is None:
             raise RequestError("no such partition", code=ErrorCode.unknown_topic_or_partition)
         now_ms = broker.clock.now_ms()
-        batch = _checked(topic, part.records, request.api_version)
+        batch = _checked(topic, part.records, request.api_version, admitted)
+        appended = partition.append(batch, now_ms=now_ms)
         if topic.config.stamps_append_time:
-            answer["log_append_time"] = now_ms
-        answer["base_offset"] = partition.append(batch, now_ms=now_ms)
+            answer["log_append_time"] = appended.timestamp_ms
+        answer["base_offset"] = appended.base_offset
         answer["log_start_offset"] = partition.log.start_offset
         synced = partition.synced()
         synced.add_done_callback(lambda future: _note_failure(answer, future))
@@ -111,7 +183,7 @@ def _topic(broker: "Broker", data: Any) -> Topic:
     return topic
 
 
-def _checked(topic: Topic, records: memoryview | None, version: int) -> memoryview:
+def _checked(topic: Topic, records: memoryview | None, version: int, admitted: bool) -> memoryview:
     """The one batch of a partition, once nothing speaks against it."""
     if records is None or not len(records):
         raise RequestError("no record batch for the partition", code=ErrorCode.invalid_record)
@@ -124,15 +196,24 @@ def _checked(topic: Topic, records: memoryview | None, version: int) -> memoryvi
     header = check_batch(records, 0)
     if header.size_bytes != len(records):
         raise RequestError("more than one record batch for the partition", code=ErrorCode.invalid_record)
-    _check_kind(header, version)
+    _check_kind(header, version, admitted)
     return records
 
 
-def _check_kind(header: BatchHeader, version: int) -> None:
+def _check_kind(header: BatchHeader, version: int, admitted: bool) -> None:
     if header.is_control:
         raise RequestError("control batches are written by the broker only", code=ErrorCode.invalid_record)
-    if header.is_transactional:
-        raise RequestError("transactions are not served yet", code=ErrorCode.invalid_txn_state)
+    if header.is_transactional and not admitted:
+        raise RequestError(
+            "a transactional batch outside of any transaction known here", code=ErrorCode.invalid_txn_state
+        )
+    if (header.producer_id >= 0 and header.base_sequence < 0) or (
+        header.is_transactional and header.producer_id < 0
+    ):
+        raise RequestError(
+            f"producer {header.producer_id} sent sequence number {header.base_sequence}",
+            code=ErrorCode.invalid_record,
+        )
     if header.codec > NEWEST_CODEC or (header.codec == ZSTD and version < FIRST_VERSION_WITH_ZSTD):
         raise RequestError(
             f"codec {header.codec} is unknown here", code=ErrorCode.unsupported_compression_type
@@ -146,7 +227,7 @@ def _note_failure(answer: dict[str, Any], future: "asyncio.Future[None]") -> Non
 
 
 def _refuse(answer: dict[str, Any], error: BaseException) -> None:
-    if isinstance(error, RequestError):
+    if isinstance(error, RequestError | RetriableError):
         code = error.code
     elif isinstance(error, CorruptionError):
         code = int(ErrorCode.corrupt_message)
