@@ -25,7 +25,7 @@ class Partition:
         self.log = log
         self._executor = executor
         self._committing: asyncio.Future[int] | None = None
-        self._unsynced: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._unsynced: deque[tuple[int, int, asyncio.Future[None]]] = deque()
         self._readers: set[Callable[[], None]] = set()
         self.produced_records = self.produced_bytes = 0
         self.fetched_records = self.fetched_bytes = 0
@@ -66,7 +66,7 @@ class Partition:
         if self.log.end_offset <= self.log.high_watermark:
             done.set_result(None)
         else:
-            self._unsynced.append((self.log.end_offset, done))
+            self._unsynced.append((self.log.end_offset, self.log.generation, done))
         return done
 
     def on_records(self, wake: Callable[[], None]) -> None:
@@ -102,21 +102,35 @@ class Partition:
             self._commit()
 
     def _acknowledge(self, high_watermark: int) -> None:
-        while self._unsynced and self._unsynced[0][0] <= high_watermark:
-            _, done = self._unsynced.popleft()
-            if not done.done():
-                done.set_result(None)
         for wake in tuple(self._readers):
             wake()
+        while self._unsynced and self._unsynced[0][0] <= high_watermark:
+            _, _, done = self._unsynced.popleft()
+            if not done.done():
+                done.set_result(None)
 
     def _fail(self, error: BaseException) -> None:
-        """Fails every append that is not on disk: the log gave up their offsets together."""
-        if not isinstance(error, DiskError):
-            logger.error("a commit failed unexpectedly", exc_info=error)
-        else:
-            logger.error("%s", error)
+        """Fails the appends that were dropped; some may have been synced, or made since then."""
+        logger.error("%s", error, exc_info=None if isinstance(error, DiskError) else error)
         waiting, self._unsynced = self._unsynced, deque()
-        for _, done in waiting:
-            if not done.done():
-                done.set_exception(error)
+        for end_offset, generation, done in waiting:
+            refusal = self._refusal(error, end_offset, generation)
+            if done.done():
+                continue
+            if refusal is not None:
+                done.set_exception(refusal)
                 done.exception()  # an acks=0 producer waits for nothing: mark it as seen
+            elif end_offset <= self.log.high_watermark:
+                done.set_result(None)
+            else:
+                self._unsynced.append((end_offset, generation, done))
+
+    def _refusal(self, error: BaseException, end_offset: int, generation: int) -> BaseException | None:
+        """Why an append failed; None if it did not."""
+        if not isinstance(error, DiskError):
+            return error
+        try:
+            self.log.acknowledged(end_offset - 1, generation)
+        except DiskError as refusal:
+            return refusal
+        return None

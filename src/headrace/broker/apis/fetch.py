@@ -63,6 +63,7 @@ async def _wait(broker: "Broker", body: Any, attempt: _Attempt, seconds: float) 
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
     more = asyncio.Event()
+    timer = loop.call_at(deadline, more.set)
     partitions, committed = attempt.partitions, body.isolation_level == READ_COMMITTED
     for partition, seen in partitions:
         partition.on_records(more.set)
@@ -70,10 +71,8 @@ async def _wait(broker: "Broker", body: Any, attempt: _Attempt, seconds: float) 
             more.set()
     try:
         while not attempt.enough:
-            try:
-                async with asyncio.timeout_at(deadline):
-                    await more.wait()
-            except TimeoutError:
+            await more.wait()
+            if loop.time() >= deadline:
                 break
             more.clear()
             if all(partition.readable_end(committed=committed) <= seen for partition, seen in partitions):
@@ -85,6 +84,7 @@ async def _wait(broker: "Broker", body: Any, attempt: _Attempt, seconds: float) 
         attempt.release()
         raise
     finally:
+        timer.cancel()
         for partition, _ in partitions:
             partition.forget(more.set)
     return attempt
