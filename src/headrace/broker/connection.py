@@ -56,6 +56,7 @@ class Connection(asyncio.BufferedProtocol):
         self._closed = False
         self._ending = "client"  # who or what ended the connection, for the metrics
         self._paused = False
+        self._muted_until = 0.0
         self._transport: asyncio.Transport | None = None
         self.task: asyncio.Task[None] | None = None
         # When each produce request's turn came, and its answer to be; oldest first.
@@ -235,6 +236,8 @@ class Connection(asyncio.BufferedProtocol):
         if self.session is not None and not self.session.identified:
             await self._identify(self.session)
         while (frame := await self._next_frame()) is not None:
+            if self._muted_until:
+                await self._wait_unmuted()
             api_key, version = _api_and_version(frame)
             if api_key == Api.PRODUCE:
                 await self._wait_outbox(self._settings.produce_pipeline - 1)
@@ -253,6 +256,21 @@ class Connection(asyncio.BufferedProtocol):
                 self._broker.release_frame(frame)
             self._broker.metrics.request_seconds.observe(perf_counter() - began, name_of(api_key))
             await self._write(reply)
+            self._mute(reply.throttle_ms)
+
+    def _mute(self, throttle_ms: int) -> None:
+        """Lets the next request wait, as its client was told: one that does not heed it waits here."""
+        if throttle_ms:
+            until = asyncio.get_running_loop().time() + throttle_ms / 1000
+            self._muted_until = max(self._muted_until, until)
+
+    async def _wait_unmuted(self) -> None:
+        while self._muted_until:
+            left = self._muted_until - asyncio.get_running_loop().time()
+            if left <= 0:
+                self._muted_until = 0
+            else:
+                await asyncio.sleep(left)
 
     async def _wait_outbox(self, most: int) -> None:
         """Waits until no more than so many produce requests are unanswered."""
@@ -268,6 +286,7 @@ class Connection(asyncio.BufferedProtocol):
             self._broker.metrics.request_seconds.observe(perf_counter() - began, PRODUCE)
             if reply is not None and not self._closed and self._transport is not None:
                 self._transport.write(reply.frame)
+                self._mute(reply.throttle_ms)
         if self._outbox_waiter is not None and not self._outbox_waiter.done():
             self._outbox_waiter.set_result(None)
 

@@ -52,6 +52,17 @@ class Metrics:
         self.compaction_saved = Counter(
             "headrace_compaction_saved_bytes_total", "Bytes that compaction made unnecessary.", "topic"
         )
+        self.dropped = Counter(
+            "headrace_dropped_records_total",
+            "Records that headrace.overload dropped: the oldest unread, or the newest at the door.",
+            "topic",
+            "which",
+        )
+        self.blocked = Counter(
+            "headrace_blocked_batches_total",
+            "Batches that headrace.overload=block sent back to their producers, to be sent again.",
+            "topic",
+        )
         self.upkeep_seconds = Counter(
             "headrace_upkeep_seconds_total", "Time spent on retention and compaction."
         )

@@ -10,10 +10,11 @@ __all__ = ["Reply"]
 
 @dataclasses.dataclass(slots=True)
 class Reply:
-    """A frame, and what to give back once it is sent or given up (pinned files)."""
+    """A frame (an empty one where none is due), and what to give back once it is sent or given up."""
 
     frame: Frame
     on_release: Callable[[], None] | None = None
+    throttle_ms: int = 0  # the connection's next request waits for so long
 
     def release(self) -> None:
         """Gives back what the answer held; once."""

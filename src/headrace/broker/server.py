@@ -17,9 +17,11 @@ from headrace.broker.apis.cluster import unsupported_version
 from headrace.broker.apis.produce import Answer, produce
 from headrace.broker.connection import Connection
 from headrace.broker.coordinator import Coordinator
+from headrace.broker.events import Events
 from headrace.broker.http import metrics_endpoint
 from headrace.broker.memory import MemoryBudget
 from headrace.broker.metrics_broker import Metrics
+from headrace.broker.overload import Overload
 from headrace.broker.partition import Partition
 from headrace.broker.replies import Reply
 from headrace.broker.settings import BrokerSettings, host_and_port
@@ -70,6 +72,8 @@ class Broker:
         self.directory: DataDirectory
         self.topics: Topics
         self.coordinator: Coordinator
+        self.events: Events
+        self.overload: Overload
         self.host, self.port = host_and_port("listen", settings.listen)
 
     # --- life ---------------------------------------------------------------------------------
@@ -87,12 +91,14 @@ class Broker:
             await self.access.load(self.directory.path, self._disk)
             self.topics = Topics(self.directory, self._executor)
             self.coordinator = Coordinator(self, self._group_settings)
+            self.events, self.overload = Events(self), Overload(self)
             await self.coordinator.load()
             listener = await self._listen()
             async with metrics_endpoint(self) as self.metrics_port, asyncio.TaskGroup() as self._tasks:
                 await listener.start_serving()
                 upkeep = [self._tasks.create_task(self._sweep()), self._tasks.create_task(self._upkeep())]
-                upkeep.append(self._tasks.create_task(self.coordinator.run()))
+                for work in (self.coordinator, self.events, self.overload):
+                    upkeep.append(self._tasks.create_task(work.run()))
                 try:
                     yield self
                 finally:
@@ -101,6 +107,7 @@ class Broker:
                         task.cancel()
                     for connection in tuple(self._connections):
                         connection.abort("the broker is stopping", kind="stopping")
+                    await self.events.close()
         finally:
             await self._close()
 

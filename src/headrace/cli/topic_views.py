@@ -92,6 +92,7 @@ def described(
     bounds: Mapping[Partition, Bounds],
     sizes: Mapping[Partition, int],
     configs: Mapping[str, Any],
+    dropped: Mapping[str, int],
     all_configs: bool,
 ) -> Data:
     """A topic's description; `records` counts offsets, and so also markers and compacted gaps."""
@@ -115,6 +116,7 @@ def described(
         "records": sum(each["records"] for each in partitions),
         "size_bytes": total_size(each["size_bytes"] for each in partitions),
         "storage": storage_of(configs),
+        "dropped_records": dict(dropped),
         "configs": _configs(configs, all_configs),
     }
 
@@ -151,7 +153,17 @@ def render_description(data: Data) -> str:
         for each in data["partitions"]
     ]
     columns = ("partition", "log start", "log end", "records", "size", "leader", "in sync")
-    return f"{head}\n{table_text(columns, rows)}\n\n{_render_configs(data['configs'])}"
+    parts = [table_text(columns, rows), *_drop_warnings(data["dropped_records"])]
+    return f"{head}\n" + "\n\n".join([*parts, _render_configs(data["configs"])])
+
+
+def _drop_warnings(dropped: Mapping[str, int]) -> list[str]:
+    lines = [
+        f"warning: {count:,} records were dropped, the {which} (headrace.overload=drop-{which})"
+        for which, count in dropped.items()
+        if count
+    ]
+    return ["\n".join(lines)] if lines else []
 
 
 def _render_configs(configs: list[Data]) -> str:

@@ -6,6 +6,7 @@ import typer
 from confluent_kafka import KafkaException, TopicPartition
 
 from headrace.cli.connection import ANSWER_TIMEOUT_S, admin, kafka
+from headrace.cli.events import dropped_records, read_events
 from headrace.cli.failures import UsageFaultError, explained, from_kafka
 from headrace.cli.log_dirs import partition_sizes
 from headrace.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, TopicName, Yes
@@ -120,6 +121,7 @@ def describe(
         bounds=log.bounds(each),
         sizes=partition_sizes(log.broker_addresses()),
         configs=log.topic_configs(topic),
+        dropped=dropped_records(read_events(log), topic),
         all_configs=all_configs or as_json,
     )
     Output(as_json=as_json).document(data, render_description)

@@ -12,6 +12,7 @@ from headrace.errors import CorruptionError, DiskError, RequestError
 from headrace.records import Marker, encode_marker, stamp, stamp_append_time
 from headrace.records.header import TRANSACTIONAL_BIT
 from headrace.storage.aborted import AbortedTransaction
+from headrace.storage.backlog import Backlog, measure
 from headrace.storage.compaction import Compaction
 from headrace.storage.damage import Damage, save_damage
 from headrace.storage.disk import Disk, is_full
@@ -366,6 +367,11 @@ class PartitionLog:
             # Damage behind the first batches is recorded now: the next extent ends before it.
             with extent, contextlib.suppress(CorruptionError):
                 return extent.read_whole()
+
+    def backlog(self, offset: int) -> Backlog:
+        """What a reader at `offset` has before it, or at the log start if that is later; reads the disk."""
+        with _reading(self.path):
+            return measure(self._reader, max(offset, self.start_offset), self.high_watermark)
 
     def offset_for_time(self, timestamp_ms: int) -> TimedOffset | None:
         """The first record, by offset, with this timestamp or a later one."""

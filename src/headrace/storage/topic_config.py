@@ -75,6 +75,18 @@ class TopicConfig:
     flush_messages: int = _setting(
         1, "long", _between(1, 1), "Always 1: every acknowledged batch is synced first"
     )
+    headrace_overload: str = _setting(
+        "buffer",
+        "string",
+        _one_of("buffer", "block", "drop-oldest", "drop-newest"),
+        "What to do when groups fall more than headrace.overload.bytes behind; buffer: nothing, keep it all",
+    )
+    headrace_overload_bytes: int = _setting(
+        67_108_864,
+        "long",
+        _between(1024, _LONG_MAX),
+        "Unread bytes of the slowest active group in a partition from which headrace.overload acts",
+    )
     headrace_storage: str = _setting(
         "disk",
         "string",

@@ -10,12 +10,13 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
+from headrace.broker.overload import throttle_of
 from headrace.broker.replies import Reply
 from headrace.broker.topics import INTERNAL_TOPICS
 from headrace.errors import CorruptionError, DiskError, HeadraceError, RequestError, RetriableError
 from headrace.records import BatchHeader, check_batch, read_header
 from headrace.storage import Topic
-from headrace.wire import Api, ErrorCode, Request, encode_response
+from headrace.wire import Api, ErrorCode, Frame, Request, encode_response
 
 if TYPE_CHECKING:
     from headrace.broker.server import Broker
@@ -114,13 +115,13 @@ def _answer(
         broker.metrics.count_errors(Api.PRODUCE, topics)
         if done.done():  # the client left
             return
+        throttle_ms = throttle_of(topics)
         if acks == 0:
-            done.set_result(None)
+            done.set_result(Reply(Frame(), throttle_ms=throttle_ms) if throttle_ms else None)
         else:
-            fields = {"responses": topics}
-            done.set_result(
-                Reply(encode_response(Api.PRODUCE, request.api_version, request.correlation_id, fields))
-            )
+            fields = {"responses": topics, "throttle_time": throttle_ms}
+            encoded = encode_response(Api.PRODUCE, request.api_version, request.correlation_id, fields)
+            done.set_result(Reply(encoded, throttle_ms=throttle_ms))
 
     _when_all(pending, finish)
     return done
@@ -157,6 +158,7 @@ def _append(
             raise RequestError("no such partition", code=ErrorCode.unknown_topic_or_partition)
         now_ms = broker.clock.now_ms()
         batch = _checked(topic, part.records, request.api_version, admitted)
+        broker.overload.admit(topic, partition, batch, answer)
         appended = partition.append(batch, now_ms=now_ms)
         if topic.config.stamps_append_time:
             answer["log_append_time"] = appended.timestamp_ms

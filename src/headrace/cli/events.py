@@ -1,0 +1,67 @@
+"""Events that a Headrace broker recorded: drops, and groups that fell behind too far.
+
+They are records of an internal topic, so that no other way to the broker is
+needed; a Kafka cluster has no such topic, and no events.
+"""
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from headrace.cli.connection import ANSWER_TIMEOUT_S, reader
+from headrace.cli.failures import explained, from_kafka
+from headrace.cli.questions import Log
+
+__all__ = ["EVENTS_TOPIC", "dropped_records", "read_events"]
+
+EVENTS_TOPIC = "__headrace_events"
+Event = dict[str, Any]
+
+
+def read_events(log: Log) -> list[Event]:
+    """Every event that is still kept, oldest first; records that are no events are passed over."""
+    if EVENTS_TOPIC not in log.cluster().topics:
+        return []
+    place = EVENTS_TOPIC, 0
+    bounds = log.bounds([place])[place]
+    if bounds.start == bounds.end:
+        return []
+    consumer = reader(log.bootstrap)
+    try:
+        with explained("reading events", log.bootstrap):
+            consumer.assign([TopicPartition(EVENTS_TOPIC, 0, bounds.start)])
+            return list(_events(consumer, bounds.end, log.bootstrap))
+    finally:
+        consumer.close()
+
+
+def _events(consumer: Consumer, end: int, bootstrap: str) -> Iterable[Event]:
+    position = -1
+    while position < end:
+        message = consumer.poll(ANSWER_TIMEOUT_S)
+        if message is None:
+            return
+        error = message.error()
+        if error is not None:
+            if error.code() == KafkaError._PARTITION_EOF:
+                return
+            raise from_kafka(error, "reading events", bootstrap)
+        position = (message.offset() or 0) + 1
+        try:
+            event = json.loads(message.value() or b"")
+        except ValueError:
+            continue
+        if isinstance(event, dict) and "kind" in event:
+            yield event
+
+
+def dropped_records(events: Iterable[Event], topic: str) -> dict[str, int]:
+    """How many records of a topic an overload cost, the oldest and the newest, by these events."""
+    dropped = {"oldest": 0, "newest": 0}
+    for event in events:
+        which = str(event["kind"]).removeprefix("dropped-")
+        if event.get("topic") == topic and which in dropped:
+            dropped[which] += int(event.get("records", 0))
+    return dropped
