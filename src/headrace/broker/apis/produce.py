@@ -157,7 +157,7 @@ def _append(
         if partition is None:
             raise RequestError("no such partition", code=ErrorCode.unknown_topic_or_partition)
         now_ms = broker.clock.now_ms()
-        batch = _checked(topic, part.records, request.api_version, admitted)
+        batch = _checked(topic, part.records, request, admitted)
         broker.overload.admit(topic, partition, batch, answer)
         appended = partition.append(batch, now_ms=now_ms)
         if topic.config.stamps_append_time:
@@ -185,7 +185,7 @@ def _topic(broker: "Broker", data: Any) -> Topic:
     return topic
 
 
-def _checked(topic: Topic, records: memoryview | None, version: int, admitted: bool) -> memoryview:
+def _checked(topic: Topic, records: memoryview | None, request: Request, admitted: bool) -> memoryview:
     """The one batch of a partition, once nothing speaks against it."""
     if records is None or not len(records):
         raise RequestError("no record batch for the partition", code=ErrorCode.invalid_record)
@@ -198,17 +198,19 @@ def _checked(topic: Topic, records: memoryview | None, version: int, admitted: b
     header = check_batch(records, 0)
     if header.size_bytes != len(records):
         raise RequestError("more than one record batch for the partition", code=ErrorCode.invalid_record)
-    _check_kind(header, version, admitted)
+    if header.is_transactional and not admitted:
+        unnamed = request.body.transactional_id is None
+        raise RequestError(
+            "a transactional batch outside of any transaction known here",
+            code=ErrorCode.transactional_id_authorization_failed if unnamed else ErrorCode.invalid_txn_state,
+        )
+    _check_kind(header, request.api_version)
     return records
 
 
-def _check_kind(header: BatchHeader, version: int, admitted: bool) -> None:
+def _check_kind(header: BatchHeader, version: int) -> None:
     if header.is_control:
         raise RequestError("control batches are written by the broker only", code=ErrorCode.invalid_record)
-    if header.is_transactional and not admitted:
-        raise RequestError(
-            "a transactional batch outside of any transaction known here", code=ErrorCode.invalid_txn_state
-        )
     if (header.producer_id >= 0 and header.base_sequence < 0) or (
         header.is_transactional and header.producer_id < 0
     ):
