@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from headrace.broker.coordinator_shell import CoordinatorShell
+from headrace.broker.coordinator_pending import PendingOffsets
 from headrace.broker.coordinator_table import Entry
 from headrace.broker.topics import INTERNAL_TOPICS
 from headrace.errors import RetriableError
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["Coordinator", "new_member_id"]
 
 
-class Coordinator(CoordinatorShell):
+class Coordinator(PendingOffsets):
     """Groups and committed offsets of one broker. Event loop only.
 
     A method returns when what it answers is on disk. It raises RetriableError
@@ -98,7 +98,7 @@ class Coordinator(CoordinatorShell):
             return Code.INCONSISTENT_GROUP_PROTOCOL
         # Generations go on where the epochs ended, so that they only grow.
         empty = ClassicGroup(group_id=group_id, generation=entry.group.epoch)
-        return Entry(empty, entry.offsets, entry.changed_ms)
+        return replace(entry, group=empty, scheduled_ms=None)
 
     def _classic(self, group_id: str) -> Entry | None:
         entry = self._table.get(group_id)
@@ -176,7 +176,7 @@ class Coordinator(CoordinatorShell):
         assert isinstance(entry.group, ClassicGroup)
         epoch = entry.group.generation
         empty = ConsumerGroup(group_id=group_id, epoch=epoch, target_epoch=epoch)
-        return Entry(empty, entry.offsets, entry.changed_ms)
+        return replace(entry, group=empty, scheduled_ms=None)
 
     # --- committed offsets --------------------------------------------------------------------
 

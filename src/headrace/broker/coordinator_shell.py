@@ -17,7 +17,7 @@ from headrace.broker.journaled import Journaled
 from headrace.errors import CorruptionError, RetriableError
 from headrace.groups import Decision, GroupEvent, GroupSettings, classic, consumer
 from headrace.groups.classic import ClassicGroup
-from headrace.groups.events import GroupRemoved, OffsetRemoved
+from headrace.groups.events import GroupRemoved, OffsetRemoved, PendingOffsetRemoved
 from headrace.groups.journal import decode, encode
 from headrace.groups.offsets import expired_offsets, is_empty
 
@@ -176,7 +176,7 @@ class CoordinatorShell(Journaled[GroupEvent]):
                 now_ms=self._broker.clock.now_ms(),
             )
             self.remove_offsets(removed)
-            if not entry.offsets and is_empty(entry.group):
+            if not entry.keeps_offsets and is_empty(entry.group):
                 self.remove_group(entry)
 
     def remove_offsets(self, removed: Iterable[OffsetRemoved]) -> None:
@@ -192,7 +192,11 @@ class CoordinatorShell(Journaled[GroupEvent]):
         offsets = [
             OffsetRemoved(group_id=group_id, topic=topic, partition=index) for topic, index in entry.offsets
         ]
-        self.persist([*offsets, GroupRemoved(group_id=group_id)])
+        pending = [
+            PendingOffsetRemoved(group_id=group_id, producer_id=producer_id, topic=topic, partition=index)
+            for producer_id, topic, index in entry.pending
+        ]
+        self.persist([*offsets, *pending, GroupRemoved(group_id=group_id)])
         self._table.drop(group_id)
 
     def _forget_lost_topics(self) -> None:

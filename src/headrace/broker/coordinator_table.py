@@ -12,6 +12,8 @@ from headrace.groups.events import (
     GroupRemoved,
     OffsetCommitted,
     OffsetRemoved,
+    PendingOffset,
+    PendingOffsetRemoved,
 )
 from headrace.groups.offsets import Group, is_empty
 
@@ -20,7 +22,7 @@ __all__ = ["Entry", "GroupTable"]
 
 @dataclass(slots=True)
 class Entry:
-    """One group with its offsets.
+    """One group with its offsets, and those that transactions will commit or drop.
 
     `changed_ms` is the wall-clock time of its last record as a group, so of an empty
     group it is the time it became empty. `scheduled_ms` is when the timer will look at it.
@@ -30,12 +32,18 @@ class Entry:
     offsets: dict[tuple[str, int], OffsetCommitted] = field(default_factory=dict)
     changed_ms: int = 0
     scheduled_ms: int | None = None
+    pending: dict[tuple[int, str, int], PendingOffset] = field(default_factory=dict)
 
     @property
     def leaves_no_trace(self) -> bool:
         """Nothing of the group was ever persisted, and nobody is in it."""
         began = self.group.generation if isinstance(self.group, classic.ClassicGroup) else self.group.epoch
-        return began == 0 and not self.offsets and is_empty(self.group)
+        return began == 0 and not self.keeps_offsets and is_empty(self.group)
+
+    @property
+    def keeps_offsets(self) -> bool:
+        """Something would be lost with the group."""
+        return bool(self.offsets or self.pending)
 
 
 class GroupTable:
@@ -64,6 +72,8 @@ class GroupTable:
         match event:
             case OffsetCommitted() | OffsetRemoved():
                 self.replay_offset(event)
+            case PendingOffset() | PendingOffsetRemoved():
+                self.replay_pending(event)
             case GroupRemoved():
                 self._remove(event.group_id)
             case ConsumerMemberRemoved() if not self._is_consumer(event.group_id):
@@ -78,6 +88,15 @@ class GroupTable:
             self._entry(event.group_id).offsets[key] = event
         elif (entry := self._entries.get(event.group_id)) is not None:
             entry.offsets.pop(key, None)
+
+    def replay_pending(self, event: PendingOffset | PendingOffsetRemoved) -> None:
+        """Applies what a transaction stored, or its end."""
+        if isinstance(event, PendingOffset):
+            offset = event.offset
+            entry = self._entry(offset.group_id)
+            entry.pending[event.producer_id, offset.topic, offset.partition] = event
+        elif (known := self._entries.get(event.group_id)) is not None:
+            known.pending.pop((event.producer_id, event.topic, event.partition), None)
 
     def _replay_group(
         self,
@@ -108,7 +127,7 @@ class GroupTable:
         entry = self._entries.get(group_id)
         if entry is None:
             return
-        if entry.offsets:
+        if entry.keeps_offsets:
             entry.group = classic.ClassicGroup(group_id=group_id)
         else:
             self.drop(group_id)

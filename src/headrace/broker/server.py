@@ -26,6 +26,7 @@ from headrace.broker.partition import Partition
 from headrace.broker.replies import Reply
 from headrace.broker.settings import BrokerSettings, host_and_port
 from headrace.broker.topics import Topics
+from headrace.broker.transactions import Transactions
 from headrace.clock import Clock, SystemClock
 from headrace.errors import ConfigError
 from headrace.groups import GroupSettings
@@ -74,6 +75,7 @@ class Broker:
         self.coordinator: Coordinator
         self.events: Events
         self.overload: Overload
+        self.transactions: Transactions
         self.host, self.port = host_and_port("listen", settings.listen)
 
     # --- life ---------------------------------------------------------------------------------
@@ -93,11 +95,13 @@ class Broker:
             self.coordinator = Coordinator(self, self._group_settings)
             self.events, self.overload = Events(self), Overload(self)
             await self.coordinator.load()
+            self.transactions = Transactions(self, self._group_settings)
+            await self.transactions.load()
             listener = await self._listen()
             async with metrics_endpoint(self) as self.metrics_port, asyncio.TaskGroup() as self._tasks:
                 await listener.start_serving()
                 upkeep = [self._tasks.create_task(self._sweep()), self._tasks.create_task(self._upkeep())]
-                for work in (self.coordinator, self.events, self.overload):
+                for work in (self.coordinator, self.transactions, self.events, self.overload):
                     upkeep.append(self._tasks.create_task(work.run()))
                 try:
                     yield self

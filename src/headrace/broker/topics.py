@@ -15,7 +15,7 @@ from headrace.storage import DataDirectory, Topic
 
 __all__ = ["INTERNAL_TOPICS", "Topics"]
 
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__headrace_events"})
+INTERNAL_TOPICS = frozenset({"__headrace_events", "__consumer_offsets", "__transaction_state"})
 
 
 class Topics:

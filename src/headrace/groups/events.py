@@ -18,6 +18,8 @@ __all__ = [
     "OffsetCommitted",
     "OffsetRemoved",
     "Partitions",
+    "PendingOffset",
+    "PendingOffsetRemoved",
     "SavedClassicMember",
     "TopicInfo",
     "TopicPartition",
@@ -134,6 +136,25 @@ class OffsetRemoved:
     partition: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingOffset:
+    """An offset that counts once its producer's transaction commits."""
+
+    producer_id: int
+    producer_epoch: int
+    offset: OffsetCommitted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingOffsetRemoved:
+    """The transaction ended; if it committed, the offset has an event of its own in the same batch."""
+
+    group_id: str
+    producer_id: int
+    topic: str
+    partition: int
+
+
 GroupEvent: TypeAlias = (
     ClassicGroupSaved
     | ConsumerGroupSaved
@@ -142,4 +163,6 @@ GroupEvent: TypeAlias = (
     | GroupRemoved
     | OffsetCommitted
     | OffsetRemoved
+    | PendingOffset
+    | PendingOffsetRemoved
 )

@@ -7,6 +7,8 @@ to skip it would be to lose it. Bytes that clients brought are in base64.
     {"v":1,"kind":"group","group":G}                          a group of either protocol
     {"v":1,"kind":"member","group":G,"member":M}              a member of a server-side group
     {"v":1,"kind":"offset","group":G,"topic":T,"partition":P} a committed offset
+    {"v":1,"kind":"pending","group":G,"topic":T,"partition":P,"producer":N}
+                                                              an offset in a transaction
 """
 
 from base64 import b64decode, b64encode
@@ -27,6 +29,8 @@ from headrace.groups.events import (
     OffsetCommitted,
     OffsetRemoved,
     Partitions,
+    PendingOffset,
+    PendingOffsetRemoved,
     SavedClassicMember,
 )
 
@@ -64,14 +68,17 @@ def _key(event: GroupEvent) -> dict[str, Any]:
         case ConsumerMemberSaved() | ConsumerMemberRemoved():
             return {"kind": "member", "group": event.group_id, "member": event.member_id}
         case OffsetCommitted() | OffsetRemoved():
-            return {
-                "kind": "offset",
-                "group": event.group_id,
-                "topic": event.topic,
-                "partition": event.partition,
-            }
+            return _offset_key("offset", event)
+        case PendingOffset():
+            return {**_offset_key("pending", event.offset), "producer": event.producer_id}
+        case PendingOffsetRemoved():
+            return {**_offset_key("pending", event), "producer": event.producer_id}
         case _:
             return {"kind": "group", "group": event.group_id}
+
+
+def _offset_key(kind: str, event: OffsetCommitted | OffsetRemoved | PendingOffsetRemoved) -> dict[str, Any]:
+    return {"kind": kind, "group": event.group_id, "topic": event.topic, "partition": event.partition}
 
 
 def _value(event: GroupEvent) -> dict[str, Any] | None:
@@ -86,6 +93,8 @@ def _value(event: GroupEvent) -> dict[str, Any] | None:
             return _member_value(event)
         case OffsetCommitted():
             return _offset_value(event)
+        case PendingOffset():
+            return {"epoch": event.producer_epoch, **_offset_value(event.offset)}
         case _:
             return None
 
@@ -159,6 +168,8 @@ def _event(key: dict[str, Any], value: dict[str, Any] | None) -> GroupEvent:
     kind, group_id = key["kind"], key["group"]
     if kind == "offset":
         return _offset_event(group_id, key["topic"], key["partition"], value)
+    if kind == "pending":
+        return _pending_event(group_id, key, value)
     if kind == "member":
         return _member_event(group_id, key["member"], value)
     if kind == "group":
@@ -227,9 +238,26 @@ def _member_event(group_id: str, member_id: str, value: dict[str, Any] | None) -
     )
 
 
+def _pending_event(group_id: str, key: dict[str, Any], value: dict[str, Any] | None) -> GroupEvent:
+    topic, partition, producer_id = key["topic"], key["partition"], key["producer"]
+    if value is None:
+        return PendingOffsetRemoved(
+            group_id=group_id, producer_id=producer_id, topic=topic, partition=partition
+        )
+    return PendingOffset(
+        producer_id=producer_id,
+        producer_epoch=value["epoch"],
+        offset=_offset(group_id, topic, partition, value),
+    )
+
+
 def _offset_event(group_id: str, topic: str, partition: int, value: dict[str, Any] | None) -> GroupEvent:
     if value is None:
         return OffsetRemoved(group_id=group_id, topic=topic, partition=partition)
+    return _offset(group_id, topic, partition, value)
+
+
+def _offset(group_id: str, topic: str, partition: int, value: dict[str, Any]) -> OffsetCommitted:
     return OffsetCommitted(
         group_id=group_id,
         topic=topic,

@@ -27,12 +27,20 @@ Offsets: TypeAlias = Mapping[tuple[str, int], OffsetCommitted]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committer:
-    """Who commits; a generation (or member epoch) of -1 is somebody outside the group."""
+    """Who commits; a generation (or member epoch) of -1 is somebody outside the group.
+
+    A transactional producer need not say whose offsets it commits; if it does, it is checked.
+    """
 
     member_id: str = ""
     instance_id: str | None = None
     generation: int = -1
     knows_stale_epoch: bool = True
+    transactional: bool = False
+
+    @property
+    def is_anonymous_producer(self) -> bool:
+        return self.transactional and self.generation < 0 and not self.member_id and self.instance_id is None
 
 
 def is_empty(group: Group) -> bool:
@@ -46,7 +54,7 @@ def commit_refusal(group: Group | None, who: Committer) -> Code:
     """Why the commit is not to be stored, or NONE. Outsiders may commit only while nobody is in."""
     if group is None:
         return Code.NONE if who.generation < 0 else Code.ILLEGAL_GENERATION
-    if who.generation < 0 and not group.members:
+    if who.is_anonymous_producer or (who.generation < 0 and not group.members):
         return Code.NONE
     if isinstance(group, ConsumerGroup):
         return _epoch_refusal(group, who.member_id, who.generation, knows_stale=who.knows_stale_epoch)
@@ -55,7 +63,8 @@ def commit_refusal(group: Group | None, who: Committer) -> Code:
         return error
     if who.generation != group.generation:
         return Code.ILLEGAL_GENERATION
-    return Code.REBALANCE_IN_PROGRESS if group.state is ClassicState.COMPLETING else Code.NONE
+    completing = group.state is ClassicState.COMPLETING and not who.transactional
+    return Code.REBALANCE_IN_PROGRESS if completing else Code.NONE
 
 
 def fetch_refusal(group: Group | None, member_id: str | None, epoch: int) -> Code:

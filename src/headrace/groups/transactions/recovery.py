@@ -65,12 +65,11 @@ def recover(
 
 
 def _awake(producer: Transactional, restarted: bool) -> Transactional:
-    """What the decision still has to tell is found anew from what is open."""
+    """A decision has yet to tell the partitions in which it is open; groups are told again."""
     decided = producer.unfinished
-    if decided is None:
-        return replace(producer, recovered=restarted)
-    untold = replace(decided, partitions=frozenset(), groups=frozenset())
-    return replace(producer, decided=untold, recovered=restarted)
+    if decided is not None:
+        decided = replace(decided, partitions=frozenset())
+    return replace(producer, decided=decided or producer.decided, recovered=restarted)
 
 
 def _assign(found: Recovered, owner: str, each: Open, now_ms: int) -> None:

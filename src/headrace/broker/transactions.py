@@ -1,0 +1,220 @@
+"""The coordinator of transactions: requests in, decisions of the pure machine made durable, answers out.
+
+Where a request has to wait until the producer's last transaction is carried out, it
+waits here; a client that were told to try again would only come back later than
+need be. After `WAIT_S` it is told so after all (CONCURRENT_TRANSACTIONS).
+"""
+
+import asyncio
+from collections.abc import Awaitable
+
+from headrace.broker.coordinator_journal import unavailable
+from headrace.broker.transactions_shell import TransactionsShell
+from headrace.errors import DiskError, RequestError
+from headrace.groups import Code
+from headrace.groups import transactions as machine
+from headrace.groups.events import Partitions, TopicPartition
+from headrace.groups.transactions import Claim, InitRequest, Transactional, Verdict
+
+__all__ = ["IMPLICIT_SINCE", "Transactions"]
+
+# Produce requests of this version add their partitions to the transaction themselves.
+IMPLICIT_SINCE = 12
+WAIT_S = 10.0
+
+
+class Transactions(TransactionsShell):
+    """Transactional producers of one broker. Event loop only.
+
+    A method returns when what it answers is on disk. It raises RetriableError
+    (COORDINATOR_NOT_AVAILABLE) when that failed, and RequestError with the code of a refusal.
+    """
+
+    # --- who the producer is ------------------------------------------------------------------
+
+    async def initialize(self, request: InitRequest) -> Claim:
+        """The producer's id and epoch from now on; whatever was ongoing is aborted before."""
+        name = request.transactional_id
+        while True:
+            new_id = await self._new_id(name)
+            verdict = machine.initialize(
+                self._producers.get(name), request, self.settings, new_id=new_id, now_ms=self.now_ms
+            )
+            if verdict.error:
+                raise _refused(verdict.error, name)
+            self.take(verdict)
+            if verdict.error is not None:
+                return await self.settled(verdict.claim)
+            await self._wait_done(name)
+
+    async def _new_id(self, name: str) -> int:
+        """A producer id that nobody had, if the decision that follows may need one; -1 otherwise."""
+        self.check_available()
+        if not machine.needs_new_id(self._producers.get(name)):
+            return -1
+        directory = self._broker.directory
+        try:
+            new_id = await self._broker.in_thread(directory.allocate_producer_ids, 1)
+        except DiskError as error:
+            raise unavailable(f"no producer id can be given: {error}") from error
+        self.check_available()
+        return new_id if machine.needs_new_id(self._producers.get(name)) else -1
+
+    # --- what a transaction touches -----------------------------------------------------------
+
+    async def add(
+        self, name: str, claim: Claim, *, partitions: Partitions = frozenset(), group: str | None = None
+    ) -> None:
+        """Adds to the transaction; answered when the one before is complete, on disk."""
+        groups = frozenset([group] if group is not None else [])
+        while (later := self._add(name, claim, partitions, groups, told=True)) is not None:
+            await later
+        await self.settled(None)
+
+    def admit(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        transactional_id: str,
+        topic: str,
+        index: int,
+        version: int,
+    ) -> Awaitable[None] | None:
+        """Lets a batch of a transaction into a partition; append it with nothing in between.
+
+        If something awaitable is returned the batch is admitted when that is done. Raises
+        RequestError with Produce's codes.
+        """
+        found = self._broker.topics.named(topic)
+        if found is None:
+            raise RequestError(f"there is no topic {topic}", code=Code.UNKNOWN_TOPIC_OR_PARTITION)
+        claim = Claim(producer_id, producer_epoch)
+        return self._admit(
+            transactional_id, claim, partition=(found.id, index), told=version >= IMPLICIT_SINCE
+        )
+
+    def admit_group(self, name: str, claim: Claim, group: str, *, implicit: bool) -> Awaitable[None] | None:
+        """Lets offsets of a group into a transaction, like `admit`."""
+        return self._admit(name, claim, group=group, told=implicit)
+
+    def _admit(
+        self,
+        name: str,
+        claim: Claim,
+        *,
+        partition: TopicPartition | None = None,
+        group: str | None = None,
+        told: bool,
+    ) -> Awaitable[None] | None:
+        self.check_available()
+        partitions = frozenset([partition] if partition is not None else [])
+        groups = frozenset([group] if group is not None else [])
+        try:
+            later = self._add(name, claim, partitions, groups, told=told)
+        except RequestError as error:
+            if error.code == Code.PRODUCER_FENCED:  # what producers of data expect
+                error.code = Code.INVALID_PRODUCER_EPOCH
+            raise
+        return None if later is None else self._admit_later(later, name, claim, partition, group, told)
+
+    async def _admit_later(
+        self,
+        later: Awaitable[None],
+        name: str,
+        claim: Claim,
+        partition: TopicPartition | None,
+        group: str | None,
+        told: bool,
+    ) -> None:
+        await later
+        again = self._admit(name, claim, partition=partition, group=group, told=told)
+        if again is not None:
+            await again
+
+    def _add(
+        self, name: str, claim: Claim, partitions: Partitions, groups: frozenset[str], *, told: bool
+    ) -> Awaitable[None] | None:
+        """Adds at once, or returns what is to be waited for first; what was not told of is refused."""
+        self.check_available()
+        producer = self._known(name)
+        ending = self._endings.get(name)
+        blocked = ending is not None and not ending.queued
+        ongoing = producer.ongoing
+        if (
+            ongoing is not None
+            and not blocked
+            and producer.claim == claim
+            and partitions <= ongoing.partitions
+            and groups <= ongoing.groups
+        ):
+            return None
+        if not told:
+            error = machine.missing(producer, claim, partitions=partitions, groups=groups)
+            if error:
+                raise _refused(error, name)
+        verdict = machine.add(producer, claim, partitions=partitions, groups=groups, now_ms=self.now_ms)
+        if verdict.error:
+            raise _refused(verdict.error, name)
+        if verdict.error is None or blocked:
+            return self._wait_done(name)
+        self.take(verdict)
+        return None
+
+    def _known(self, name: str) -> Transactional:
+        producer = self._producers.get(name)
+        if producer is None:
+            raise _refused(Code.INVALID_PRODUCER_ID_MAPPING, name)
+        return producer
+
+    # --- how it ends --------------------------------------------------------------------------
+
+    async def end(self, name: str, claim: Claim, *, commit: bool, bumps: bool) -> Claim:
+        """Decides; answered when that is durable. Who the producer is from now on."""
+        while True:
+            self.check_available()
+            self._known(name)
+            new_id = await self._new_id(name)
+            verdict = machine.end(
+                self._known(name), claim, commit=commit, bumps=bumps, new_id=new_id, now_ms=self.now_ms
+            )
+            if verdict.error:
+                raise _refused(verdict.error, name)
+            self.take(verdict)
+            if verdict.error is not None:
+                return await self._announced(name, verdict)
+            await self._wait_done(name)
+
+    async def _announced(self, name: str, verdict: Verdict) -> Claim:
+        """Once the decision is durable, and in the partitions before anything that its answer may lead to."""
+        ending = self._endings.get(name)
+        if ending is not None and verdict.producer.unfinished is not None:
+            await asyncio.wait([ending.announced])
+            ending.announced.result()
+        return await self.settled(verdict.claim)
+
+    async def _wait_done(self, name: str) -> None:
+        ending = self._endings.get(name)
+        if ending is None:
+            return
+        await asyncio.wait([ending.done], timeout=WAIT_S)
+        if not ending.done.done():
+            raise _refused(Code.CONCURRENT_TRANSACTIONS, name)
+        ending.done.result()
+
+    # --- administration -----------------------------------------------------------------------
+
+    async def producers(self) -> dict[str, Transactional]:
+        """Everything that is known, by transactional id."""
+        self.check_available()
+        return await self.settled(dict(self._producers))
+
+
+def _refused(code: Code, name: str) -> RequestError:
+    reasons = {
+        Code.PRODUCER_FENCED: "a newer instance of the producer took over, or its transaction took too long",
+        Code.INVALID_PRODUCER_ID_MAPPING: "the transactional id belongs to another producer id, or to none",
+        Code.INVALID_TXN_STATE: "the transaction is not in a state that allows this",
+        Code.INVALID_TRANSACTION_TIMEOUT: "the time-out is not within transaction_max_timeout_ms",
+        Code.CONCURRENT_TRANSACTIONS: "its last transaction is still being carried out; try again",
+    }
+    return RequestError(f"transactional id {name}: {reasons.get(code, code.name)}", code=code)
