@@ -19,7 +19,14 @@ from headrace.storage.disk import Disk, is_full
 from headrace.storage.extent import Extent
 from headrace.storage.files import Files
 from headrace.storage.log_start import write_log_start
-from headrace.storage.producers import Ended, OpenTransaction, ProducerBatch, ProducerState, ProducerTable
+from headrace.storage.producers import (
+    Ended,
+    OpenTransaction,
+    ProducerBatch,
+    ProducerState,
+    ProducerTable,
+    last_sequence,
+)
 from headrace.storage.reader import LogReader, out_of_range
 from headrace.storage.recovery import TornTail, recover
 from headrace.storage.retention import surplus
@@ -199,14 +206,15 @@ class PartitionLog:
                 self._begin_generation(self._refused)
             base_offset, entry = self._end, None
             if producer_id >= 0:
-                entry = ProducerBatch.of(
+                entry = ProducerBatch(
                     producer_id,
                     epoch,
                     sequence,
-                    base_offset=base_offset,
-                    last_offset_delta=delta,
-                    timestamp_ms=timestamp_ms,
-                    transactional=bool(attributes & TRANSACTIONAL_BIT),
+                    last_sequence(sequence, delta),
+                    base_offset,
+                    base_offset + delta,
+                    timestamp_ms,
+                    attributes & TRANSACTIONAL_BIT != 0,
                 )
                 known = self._producers.check(entry)
                 if known is not None:

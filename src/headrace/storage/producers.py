@@ -33,6 +33,7 @@ __all__ = [
     "ProducerBatch",
     "ProducerState",
     "ProducerTable",
+    "last_sequence",
 ]
 
 REMEMBERED_BATCHES = 5
@@ -59,29 +60,10 @@ class ProducerBatch(NamedTuple):
     timestamp_ms: int
     transactional: bool
 
-    @classmethod
-    def of(
-        cls,
-        producer_id: int,
-        producer_epoch: int,
-        first_sequence: int,
-        *,
-        base_offset: int,
-        last_offset_delta: int,
-        timestamp_ms: int,
-        transactional: bool,
-    ) -> "ProducerBatch":
-        """From the fields of a batch header; sequence numbers wrap around after 2^31 - 1."""
-        return cls(
-            producer_id,
-            producer_epoch,
-            first_sequence,
-            (first_sequence + last_offset_delta) % _SEQUENCES,
-            base_offset,
-            base_offset + last_offset_delta,
-            timestamp_ms,
-            transactional,
-        )
+
+def last_sequence(first_sequence: int, last_offset_delta: int) -> int:
+    """The sequence number of a batch's last record; they wrap around after 2^31 - 1."""
+    return (first_sequence + last_offset_delta) % _SEQUENCES
 
 
 class Ended(NamedTuple):
@@ -123,6 +105,8 @@ class _Producer:
     coordinator_epoch: int = -1
     batches: deque[ProducerBatch] = field(default_factory=_no_batches)  # of its epoch
 
+    next_sequence: int = 0
+
     def last_sequence(self) -> int:
         return self.batches[-1].last_sequence if self.batches else -1
 
@@ -146,27 +130,27 @@ class ProducerTable:
         Raises RequestError with Kafka's code when its epoch or its sequence number
         is not one that may come next. The batch's offsets are not looked at.
         """
-        producer = self._producers.get(batch.producer_id)
+        producer_id, epoch, first, last, _, _, _, transactional = batch
+        producer = self._producers.get(producer_id)
         if producer is None:
             return None
-        if batch.producer_epoch == producer.epoch:
-            expected = (producer.last_sequence() + 1) % _SEQUENCES
-            if batch.first_sequence != expected:
-                for known in producer.batches:
-                    if known[2:4] == batch[2:4]:
-                        return known
-        else:
-            _check_epoch(producer, batch.producer_id, batch.producer_epoch)
+        expected = producer.next_sequence
+        if epoch != producer.epoch:
+            _check_epoch(producer, producer_id, epoch)
             expected = 0
-        if batch.first_sequence != expected:
+        elif first != expected:
+            for known in producer.batches:
+                if known.first_sequence == first and known.last_sequence == last:
+                    return known
+        if first != expected:
             raise RequestError(
-                f"producer {batch.producer_id} sent sequence number {batch.first_sequence},"
-                f" {expected} is next; a batch before it is missing",
+                f"producer {producer_id} sent sequence number {first}, {expected} is next;"
+                " a batch before it is missing",
                 code=OUT_OF_ORDER_SEQUENCE_NUMBER,
             )
-        if not batch.transactional and batch.producer_id in self._open:
+        if not transactional and producer_id in self._open:
             raise RequestError(
-                f"producer {batch.producer_id} has a transaction open here, and this batch is outside of it;"
+                f"producer {producer_id} has a transaction open here, and this batch is outside of it;"
                 " end the transaction first",
                 code=INVALID_TXN_STATE,
             )
@@ -187,13 +171,17 @@ class ProducerTable:
 
     def add(self, batch: ProducerBatch, now_ms: int = 0) -> None:
         """Takes in a data batch that has its offsets; `now_ms` is 0 when it is read back from the log."""
-        self.next_offset = batch.last_offset + 1
-        producer = self._of(batch.producer_id, batch.producer_epoch)
-        producer.last_timestamp_ms = batch.timestamp_ms
-        producer.used_ms = now_ms
+        producer_id, epoch, _, last, base_offset, last_offset, timestamp_ms, transactional = batch
+        producer = self._producers.get(producer_id)
+        if producer is None or producer.epoch != epoch:
+            producer = self._of(producer_id, epoch)
         producer.batches.append(batch)
-        if batch.transactional and batch.producer_id not in self._open:
-            self._open[batch.producer_id] = batch.base_offset
+        producer.next_sequence = last + 1 if last != _SEQUENCES - 1 else 0
+        producer.last_timestamp_ms = timestamp_ms
+        producer.used_ms = now_ms
+        self.next_offset = last_offset + 1
+        if transactional and producer_id not in self._open:
+            self._open[producer_id] = base_offset
 
     def end(self, ended: Ended, now_ms: int = 0) -> AbortedTransaction | None:
         """Takes in a marker: the transaction that it aborts, if it has records here."""
@@ -215,6 +203,7 @@ class ProducerTable:
         elif epoch != producer.epoch:
             producer.epoch = epoch
             producer.batches.clear()
+            producer.next_sequence = 0
         return producer
 
     # --- reading ------------------------------------------------------------------------------
@@ -320,6 +309,7 @@ class ProducerTable:
                 fields = _BATCH.unpack_from(data, position)
                 producer.batches.append(ProducerBatch._make((producer_id, epoch, *fields, first >= 0)))
                 position += _BATCH.size
+            producer.next_sequence = (producer.last_sequence() + 1) % _SEQUENCES
         if position != len(data):
             raise CorruptionError(f"a snapshot of producers: {len(data)} bytes, {position} expected")
         table._open = {producer_id: first for first, producer_id in sorted(opened)}

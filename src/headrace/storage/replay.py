@@ -10,7 +10,7 @@ from headrace.errors import CorruptionError
 from headrace.records import BATCH_OVERHEAD_BYTES, HEADER_BYTES, decode_marker, read_header
 from headrace.records.header import CONTROL_BIT, TRANSACTIONAL_BIT
 from headrace.storage.producer_state import SyncedProducers
-from headrace.storage.producers import REMEMBERED_BATCHES, Ended, ProducerBatch
+from headrace.storage.producers import REMEMBERED_BATCHES, Ended, ProducerBatch, last_sequence
 from headrace.storage.reader import LogReader
 from headrace.storage.segment import Segment
 
@@ -113,14 +113,15 @@ class _Replay:
                         self._control(position + start, length + BATCH_OVERHEAD_BYTES)
                     else:
                         self._data(
-                            ProducerBatch.of(
+                            ProducerBatch(
                                 producer_id,
                                 epoch,
                                 sequence,
-                                base_offset=base,
-                                last_offset_delta=delta,
-                                timestamp_ms=timestamp,
-                                transactional=bool(attributes & TRANSACTIONAL_BIT),
+                                last_sequence(sequence, delta),
+                                base,
+                                base + delta,
+                                timestamp,
+                                attributes & TRANSACTIONAL_BIT != 0,
                             )
                         )
                 expected = base + delta + 1

@@ -5,22 +5,15 @@ import pytest
 from headrace.errors import CorruptionError, RequestError
 from headrace.records import Marker
 from headrace.storage.aborted import AbortedIndex, AbortedTransaction
-from headrace.storage.producers import Ended, OpenTransaction, ProducerBatch, ProducerTable
+from headrace.storage.producers import Ended, OpenTransaction, ProducerBatch, ProducerTable, last_sequence
 
 OUT_OF_ORDER, BAD_EPOCH, BAD_STATE, COORDINATOR_FENCED = 45, 47, 48, 52
 LAST = 2**31 - 1
 
 
 def sent(sequence, count=1, *, producer=7, epoch=0, base=0, transactional=False):
-    return ProducerBatch.of(
-        producer,
-        epoch,
-        sequence,
-        base_offset=base,
-        last_offset_delta=count - 1,
-        timestamp_ms=base,
-        transactional=transactional,
-    )
+    last = last_sequence(sequence, count - 1)
+    return ProducerBatch(producer, epoch, sequence, last, base, base + count - 1, base, transactional)
 
 
 def code_of(call, *args):
