@@ -139,7 +139,14 @@ class Connection(asyncio.BufferedProtocol):
 
     def _unblock(self) -> None:
         if not self._closed:
+            self.moved_ms = self._broker.clock.monotonic_ms()
+            self.frame_began_ms = None  # the time it waited for us is not the client's
             self._assemble(self._assembler.unblock)
+
+    @property
+    def waits_for_memory(self) -> bool:
+        """Whether it is we who do not receive."""
+        return self._assembler.blocked
 
     def _pause_or_resume(self) -> None:
         full = self._assembler.blocked or len(self._frames) >= MOST_QUEUED_FRAMES
@@ -152,7 +159,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def _reserve(self, size: int) -> bool:
-        return self._broker.request_memory.try_reserve(size)
+        return self._broker.request_memory.try_reserve(size, self)
 
     def _emit(self, frame: bytearray) -> None:
         api_key, _ = _api_and_version(frame)
@@ -198,6 +205,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _give_back(self) -> None:
         self._broker.request_memory.release(self._assembler.reserved_bytes)
+        self._assembler.abandon()
         while self._frames:
             self._broker.release_frame(self._frames.popleft())
 

@@ -7,24 +7,37 @@ __all__ = ["MemoryBudget"]
 
 
 class MemoryBudget:
-    """Bytes that may be held at once.
+    """Bytes that may be held at once, and one holder at a time that may exceed them.
 
-    A reservation larger than the whole budget is granted when nothing else is
-    held, so that the largest legal request always gets through. Those who were
-    refused are called, in order, when bytes come back. One thread.
+    A large request reserves step by step as it arrives. If all that is held belongs
+    to requests that are not whole yet, none of them could ever finish; so one
+    holder may go on beyond the total, up to the size of the largest request, until
+    no more than the total is held again. Those who were refused are called, in
+    order, when bytes come back. One thread.
     """
 
     def __init__(self, total_bytes: int) -> None:
         self.total_bytes = total_bytes
         self.held_bytes = 0
+        self._beyond: object | None = None
         self._waiting: deque[Callable[[], None]] = deque()
 
-    def try_reserve(self, size: int) -> bool:
-        """Reserves `size` bytes if they are free now."""
-        if self.held_bytes and self.held_bytes + size > self.total_bytes:
+    @property
+    def wanted(self) -> bool:
+        """Whether somebody waits for bytes."""
+        return bool(self._waiting)
+
+    def try_reserve(self, size: int, holder: object) -> bool:
+        """Reserves `size` bytes if they are free now, or if this holder may exceed the total."""
+        if self.held_bytes + size > self.total_bytes and not self._may_exceed(holder):
             return False
         self.held_bytes += size
         return True
+
+    def _may_exceed(self, holder: object) -> bool:
+        if self._beyond is None:
+            self._beyond = holder
+        return self._beyond is holder
 
     def when_released(self, call: Callable[[], None]) -> None:
         """Calls once, when bytes have come back and it is this caller's turn."""
@@ -33,7 +46,9 @@ class MemoryBudget:
     def release(self, size: int) -> None:
         """Gives bytes back."""
         self.held_bytes -= size
+        if self.held_bytes <= self.total_bytes:
+            self._beyond = None
         for _ in range(len(self._waiting)):
-            if self.held_bytes >= self.total_bytes:
+            if self.held_bytes >= self.total_bytes and self._beyond is not None:
                 return
             self._waiting.popleft()()

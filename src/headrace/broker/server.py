@@ -40,6 +40,8 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+STALLED_MS = 2_000
+
 
 class Broker:
     """Serves Kafka's protocol from one data directory.
@@ -162,11 +164,18 @@ class Broker:
             await asyncio.sleep(1)
             now_ms = self.clock.monotonic_ms()
             for connection in tuple(self._connections):
+                if connection.waits_for_memory:
+                    continue
                 began_ms = connection.frame_began_ms
-                if began_ms is not None and now_ms - began_ms > self.settings.receive_timeout_ms:
+                if began_ms is not None and now_ms - began_ms > self._patience_ms(connection, now_ms):
                     connection.abort("half a request and nothing more (receive_timeout_ms)", kind="stalled")
                 elif now_ms - connection.moved_ms > self.settings.idle_timeout_ms:
                     connection.abort("idle (idle_timeout_ms)", kind="idle")
+
+    def _patience_ms(self, connection: Connection, now_ms: int) -> int:
+        """How long a request may take to arrive: less if it stalls on memory that others wait for."""
+        stalls = now_ms - connection.moved_ms > STALLED_MS
+        return STALLED_MS if stalls and self.request_memory.wanted else self.settings.receive_timeout_ms
 
     async def _upkeep(self) -> None:
         """Retention and compaction, partition by partition, away from the event loop."""

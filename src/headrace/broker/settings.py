@@ -46,7 +46,7 @@ class BrokerSettings:
     )
     max_control_bytes: int = setting(4 * MIB, "Largest request other than a produce request.")
     request_memory_bytes: int = setting(
-        32 * MIB, "Memory for requests over 64 KiB that are being received or written; further ones wait."
+        32 * MIB, "Memory for requests over 64 KiB being received or written; one at a time may exceed it."
     )
     produce_pipeline: int = setting(
         32, "Produce requests of one connection that may wait for their sync at once."

@@ -41,7 +41,7 @@ def is_flexible(api_key: int, version: int, kind: str) -> bool:
 @cache
 def _message(api_key: int, version: int, kind: str) -> Codec:
     fields = MESSAGES[api_key].request if kind == REQUEST else MESSAGES[api_key].response
-    return _structure((api_key, kind), fields, version, is_flexible(api_key, version, kind))
+    return _structure((api_key, kind), fields, fields, version, is_flexible(api_key, version, kind))
 
 
 def decoder(api_key: int, version: int, kind: str) -> Reader:
@@ -72,15 +72,18 @@ def _shape(path: tuple[Any, ...], fields: tuple[Field, ...]) -> type[Fields]:
 # --- structures -------------------------------------------------------------------------------
 
 
-def _structure(path: tuple[Any, ...], fields: tuple[Field, ...], version: int, flexible: bool) -> Codec:
-    present = [field for field in fields if field.first <= version <= field.last]
-    shape = _shape(path, fields)
-    plain = [(field, _field(path, field, version, flexible)) for field in present if field.tag is None]
-    tagged = {
-        field.tag: (field, _field(path, field, version, flexible))
-        for field in present
-        if field.tag is not None
-    }
+def _structure(
+    path: tuple[Any, ...], fields: tuple[Field, ...], family: tuple[Field, ...], version: int, flexible: bool
+) -> Codec:
+    """The codec of one version's fields; its shape has those of the whole family, all versions' fields."""
+    shape = _shape(path, family)
+    present = [
+        (field, _field((*path, field.name), field, _inside(family, field.name), version, flexible))
+        for field in fields
+        if field.first <= version <= field.last
+    ]
+    plain = [(field, codec) for field, codec in present if field.tag is None]
+    tagged = {field.tag: (field, codec) for field, codec in present if field.tag is not None}
     return Codec(
         _structure_reader(shape, plain, tagged, flexible),
         _structure_writer(shape, plain, tagged, flexible),
@@ -88,17 +91,24 @@ def _structure(path: tuple[Any, ...], fields: tuple[Field, ...], version: int, f
     )
 
 
-def _field(path: tuple[Any, ...], field: Field, version: int, flexible: bool) -> Codec:
-    if field.array:
-        item = _value((*path, field.name), field, version, flexible, False)
-        return Codec(*array(item, flexible, field.nullable), 1 if flexible else 4)
-    return _value((*path, field.name), field, version, flexible, field.nullable)
+def _inside(family: tuple[Field, ...], name: str) -> tuple[Field, ...]:
+    """The fields of a structure in all versions, also those in which it is spelt otherwise."""
+    return tuple(inner for twin in family if twin.name == name for inner in twin.of)
 
 
-def _value(path: tuple[Any, ...], field: Field, version: int, flexible: bool, nullable: bool) -> Codec:
+def _field(
+    path: tuple[Any, ...], field: Field, family: tuple[Field, ...], version: int, flexible: bool
+) -> Codec:
     if field.kind == "struct":
-        codec = _structure(path, field.of, version, flexible)
-        return _nullable_structure(codec) if nullable else codec
+        codec = _structure(path, field.of, family, version, flexible)
+    else:
+        codec = _value(field, flexible, field.nullable and not field.array)
+    if field.array:
+        return Codec(*array(codec, flexible, field.nullable), 1 if flexible else 4)
+    return _nullable_structure(codec) if field.kind == "struct" and field.nullable else codec
+
+
+def _value(field: Field, flexible: bool, nullable: bool) -> Codec:
     if field.kind in FIXED:
         return Codec(*FIXED[field.kind])
     if field.kind == "uuid":

@@ -3,8 +3,9 @@
 Bytes first arrive in a scratch buffer shared by all connections (what is read
 into it is taken out before anyone else reads). A small frame is copied out of
 it. A large one gets a buffer of its own, once `reserve` has granted the bytes,
-and the rest of it is received straight into that buffer: it is never copied
-again on its way to the disk.
+and the rest of it is received straight into that buffer: up to a megabyte it is
+never copied again on its way to the disk. Beyond, the buffer grows with what
+arrives, so that a client which announces much and sends little holds little.
 """
 
 from collections.abc import Callable
@@ -14,16 +15,17 @@ from headrace.wire.values import MalformedError
 __all__ = ["SMALL_FRAME_BYTES", "FrameAssembler"]
 
 SMALL_FRAME_BYTES = 64 * 1024
+FIRST_BUFFER_BYTES = 1024 * 1024 + SMALL_FRAME_BYTES
 LEAST_FRAME_BYTES = 8  # API key, version and correlation id
 
 
 class FrameAssembler:
     """Turns received bytes into whole frames.
 
-    `reserve(size)` is asked before a large frame gets its buffer; while it
-    answers False, `blocked` is true, nothing more may be received, and
-    `unblock()` tries again. What was received but not yet assembled never
-    exceeds the scratch buffer's size.
+    `reserve(size)` is asked before a large frame gets its buffer and before that
+    grows; while it answers False, `blocked` is true, nothing more may be
+    received, and `unblock()` tries again. All that was reserved for a frame is
+    its size once it is emitted.
     """
 
     def __init__(
@@ -39,7 +41,8 @@ class FrameAssembler:
         self._reserve = reserve
         self._emit = emit
         self._leftover = b""
-        self._large: bytearray | None = None
+        self._large: bytearray | None = None  # as far as it was reserved
+        self._size = 0  # of the whole large frame
         self._received = 0
         self.blocked = False
 
@@ -69,16 +72,35 @@ class FrameAssembler:
             self._assemble(self._leftover + bytes(self._scratch[:count]))
             return
         self._received += count
-        self._finish_large()
+        self._go_on()
 
     def unblock(self) -> None:
         """Tries again after `reserve` said no."""
-        self._assemble(self._leftover)
+        if self._large is None:
+            self._assemble(self._leftover)
+        else:
+            self._go_on()
 
-    def _finish_large(self) -> None:
-        if self._large is not None and self._received == len(self._large):
+    def abandon(self) -> None:
+        """Forgets what was received: the connection is over."""
+        self._large, self._leftover = None, b""
+
+    def _go_on(self) -> None:
+        """Emits the large frame if it is whole, or makes room for more of it."""
+        self.blocked = False
+        if self._large is None or self._received < len(self._large):
+            return
+        if self._received == self._size:
             frame, self._large = self._large, None
             self._emit(frame)
+            return
+        more = min(self._size - self._received, self._received)
+        if not self._reserve(more):
+            self.blocked = True
+            return
+        grown = bytearray(self._received + more)
+        grown[: self._received] = self._large
+        self._large = grown
 
     def _assemble(self, data: bytes) -> None:
         position, end = 0, len(data)
@@ -88,7 +110,7 @@ class FrameAssembler:
             self._check(size)
             start, stop = position + 4, position + 4 + size
             if size > SMALL_FRAME_BYTES:
-                if not self._reserve(size):
+                if not self._reserve(min(size, FIRST_BUFFER_BYTES)):
                     self.blocked = True
                     break
                 position = self._begin_large(data, start, size)
@@ -102,10 +124,10 @@ class FrameAssembler:
     def _begin_large(self, data: bytes, start: int, size: int) -> int:
         """Moves what is there of a large frame into its own buffer; the position behind it."""
         stop = min(start + size, len(data))
-        self._large = bytearray(size)
+        self._size, self._received = size, stop - start
+        self._large = bytearray(min(size, FIRST_BUFFER_BYTES))
         self._large[: stop - start] = data[start:stop]
-        self._received = stop - start
-        self._finish_large()
+        self._go_on()
         return stop
 
     def _check(self, size: int) -> None:

@@ -33,7 +33,7 @@ __all__ = [
     "write_uvarint",
 ]
 
-MAX_ELEMENTS = 200_000
+MAX_ELEMENTS = 50_000
 
 INVALID_REQUEST = 42
 

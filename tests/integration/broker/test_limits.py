@@ -99,21 +99,43 @@ def test_connections_beyond_the_limit_are_closed(start):
 
 def test_large_requests_wait_for_memory_and_small_ones_do_not(start):
     broker = start(request_memory_bytes=1_000_000)
-    batch = batch_of(bytes(900_000))
+    memory = broker.request_memory
     with contextlib.ExitStack() as stack:
-        hog, other, small = (stack.enter_context(contextlib.closing(Peer(broker.port))) for _ in range(3))
+        one, beyond, waiting, small = (
+            stack.enter_context(contextlib.closing(Peer(broker.port))) for _ in range(4)
+        )
         small.create("t")
-        frame = encode_request(Api.PRODUCE, 9, 1, "p", produce_fields("t", batch))
-        hog.socket.sendall(frame[:500_000])
-        wait_until(lambda: broker.request_memory.held_bytes > 900_000)
-        other.socket.sendall(frame[:300_000])
+        frame = encode_request(Api.PRODUCE, 9, 1, "p", produce_fields("t", batch_of(bytes(900_000))))
+        one.socket.sendall(frame[:500_000])
+        wait_until(lambda: memory.held_bytes > 900_000)
+        beyond.socket.sendall(frame[:300_000])
+        wait_until(lambda: memory.held_bytes > 1_800_000)
+        waiting.socket.sendall(frame[:300_000])
+        wait_until(lambda: memory.wanted)
         assert small.produce("t", batch_of(b"small")).error_code == 0
-        assert broker.request_memory.held_bytes < 1_000_000
-        hog.socket.sendall(frame[500_000:])
-        assert hog._receive()
-        other.socket.sendall(frame[300_000:])
-        assert other._receive()
-        wait_until(lambda: broker.request_memory.held_bytes == 0)
+        assert memory.held_bytes < 2_000_000
+        one.socket.sendall(frame[500_000:])
+        assert one._receive()
+        for late in (beyond, waiting):
+            late.socket.sendall(frame[300_000:])
+            assert late._receive()
+        wait_until(lambda: memory.held_bytes == 0)
+
+
+def test_one_that_stalls_on_memory_that_others_want_is_closed_soon(start):
+    broker = start(request_memory_bytes=1_000_000)
+    frame = encode_request(Api.PRODUCE, 9, 1, "p", produce_fields("t", batch_of(bytes(900_000))))
+    with contextlib.ExitStack() as stack:
+        peers = [stack.enter_context(contextlib.closing(Peer(broker.port))) for _ in range(3)]
+        peers[0].create("t")
+        for peer in peers:
+            peer.socket.sendall(frame[:500_000])
+        wait_until(lambda: broker.request_memory.wanted)
+        stalled = peers[0].socket
+        while not closed_by_the_other_side(stalled):
+            pass
+        peers[2].socket.sendall(frame[500_000:])
+        assert peers[2]._receive()
 
 
 def test_memory_of_a_client_that_left_in_the_middle_comes_back(start):

@@ -39,6 +39,11 @@ def test_fields_that_only_old_versions_have_are_there_in_new_ones():
     assert body_of(Api.FIND_COORDINATOR, 4, {"coordinator_keys": ["g"]}).key == ""
 
 
+def test_a_structure_has_all_its_fields_also_in_versions_that_spell_it_otherwise():
+    (oldest,) = body_of(Api.METADATA, 0, {"topics": [{"name": "t"}]}).topics
+    assert (oldest.name, oldest.topic_id) == ("t", None)
+
+
 def test_a_reply_field_that_no_version_has_is_a_defect():
     with pytest.raises(TypeError, match="no field colour"):
         encode_response(Api.METADATA, 12, 1, {"colour": "blue"})

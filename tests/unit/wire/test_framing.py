@@ -58,6 +58,40 @@ def test_only_large_frames_reserve_memory():
     assert stream.reserved == [SMALL_FRAME_BYTES + 1]
 
 
+def test_what_is_reserved_grows_with_what_arrives_and_ends_at_the_frames_size():
+    stream = Stream()
+    data = framed(bytes(9_000_000))
+    stream.feed(data[:100])
+    assert sum(stream.reserved) < 1_200_000
+    stream.feed(data[100:3_000_000])
+    assert sum(stream.reserved) < 6_500_000
+    stream.feed(data[3_000_000:])
+    assert sum(stream.reserved) == 9_000_000
+    assert [len(frame) for frame in stream.frames] == [9_000_000]
+
+
+def test_growth_that_is_refused_blocks_until_it_is_granted():
+    stream = Stream()
+    data = framed(random.Random(3).randbytes(5_000_000))
+    stream.feed(data[:100])
+    stream.grants = False
+    taken = 100 + stream.feed(data[100:])
+    assert stream.assembler.blocked
+    stream.grants = True
+    stream.assembler.unblock()
+    stream.feed(data[taken:])
+    assert stream.frames == [data[4:]]
+
+
+def test_an_abandoned_frame_holds_nothing():
+    stream = Stream()
+    stream.feed(framed(bytes(500_000))[:1000])
+    assert stream.assembler.reserved_bytes == 500_000
+    stream.assembler.abandon()
+    assert stream.assembler.reserved_bytes == 0
+    assert not stream.assembler.in_the_middle
+
+
 def test_a_refused_reservation_blocks_until_it_is_granted():
     stream = Stream(grants=False)
     data = framed(bytes(range(8)), bytes(100_000), b"the last")
