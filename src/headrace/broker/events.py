@@ -58,6 +58,10 @@ class Events:
         self._waiting[subject] = {"records": before + records, **details}
         self._changed.set()
 
+    def withdraw(self, subject: Subject) -> None:
+        """Takes back an event that is not written yet."""
+        self._waiting.pop(subject, None)
+
     async def run(self) -> None:
         """Writes events when their time has come, until cancelled."""
         while True:

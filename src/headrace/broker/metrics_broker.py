@@ -15,6 +15,7 @@ from headrace.broker.metrics import MOST_SERIES, Counter, Family, Histogram, Lab
 from headrace.wire import ErrorCode, name_of
 
 if TYPE_CHECKING:
+    from headrace.broker.lag_watch import Lag
     from headrace.broker.partition import Partition
     from headrace.broker.server import Broker
     from headrace.storage import PartitionLog, Topic
@@ -61,6 +62,18 @@ class Metrics:
         self.blocked = Counter(
             "headrace_blocked_batches_total",
             "Batches that headrace.overload=block sent back to their producers, to be sent again.",
+            "topic",
+        )
+        self.fell_off = Counter(
+            "headrace_group_fell_off_total",
+            "How often records were deleted that a group had not read yet.",
+            "group",
+            "topic",
+        )
+        self.lost = Counter(
+            "headrace_group_lost_records_total",
+            "Offsets deleted before a group had committed them.",
+            "group",
             "topic",
         )
         self.upkeep_seconds = Counter(
@@ -115,6 +128,7 @@ def collect(broker: "Broker") -> Iterator[Family]:
     yield from broker.metrics.families()
     yield from _topic_families(broker)
     yield from _partition_families(broker)
+    yield from _group_families(broker)
     yield from _broker_families(broker)
 
 
@@ -194,6 +208,43 @@ def _partition_families(broker: "Broker") -> Iterator[Family]:
 
 def _partition_labels(topic: "Topic", index: int) -> Labels:
     return ("topic", topic.name), ("partition", str(index))
+
+
+_GROUP: tuple[tuple[str, str, Callable[["Lag"], float | None]], ...] = (
+    (
+        "headrace_group_lag_records",
+        "Offsets from a group's committed one to the end.",
+        lambda lag: lag.records,
+    ),
+    (
+        "headrace_group_lag_seconds",
+        "Age of the oldest record batch that a group has not committed yet.",
+        lambda lag: lag.seconds,
+    ),
+    (
+        "headrace_group_retention_share",
+        "Which part of retention, by bytes or age, a group has used up: at 1 it is about to fall off.",
+        lambda lag: lag.share,
+    ),
+    (
+        "headrace_group_near_retention",
+        "1 while a group's share is over the topic's headrace.lag.alert.ratio.",
+        lambda lag: int(lag.is_alarming),
+    ),
+)
+
+
+def _group_families(broker: "Broker") -> Iterator[Family]:
+    """Those that lag most come first, should there be too many."""
+    lags = sorted(broker.lag_watch.lags, key=lambda lag: (-lag.share, -lag.records))[:MOST_SERIES]
+    for name, text, pick in _GROUP:
+        samples = [("", _group_labels(lag), value) for lag in lags if (value := pick(lag)) is not None]
+        yield Family(name, "gauge", text, samples)
+
+
+def _group_labels(lag: "Lag") -> Labels:
+    group, topic, partition = lag.place
+    return ("group", group), ("topic", topic), ("partition", str(partition))
 
 
 def _broker_families(broker: "Broker") -> Iterator[Family]:

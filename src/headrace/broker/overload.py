@@ -183,5 +183,6 @@ class Overload:
             begin = max(offset, log.start_offset)
             kept = await self._broker.in_thread(first_kept, log, begin, bound)
             await self._broker.in_thread(log.delete_before, kept)
+            self._broker.lag_watch.hurry()
             self.count_dropped("dropped-oldest", topic.name, index, kept - begin)
         return _Measured(backlog, produced)

@@ -19,6 +19,7 @@ from headrace.broker.connection import Connection
 from headrace.broker.coordinator import Coordinator
 from headrace.broker.events import Events
 from headrace.broker.http import metrics_endpoint
+from headrace.broker.lag_watch import LagWatch
 from headrace.broker.memory import MemoryBudget
 from headrace.broker.metrics_broker import Metrics
 from headrace.broker.overload import Overload
@@ -78,6 +79,7 @@ class Broker:
         self.events: Events
         self.overload: Overload
         self.transactions: Transactions
+        self.lag_watch: LagWatch
         self.host, self.port = host_and_port("listen", settings.listen)
 
     # --- life ---------------------------------------------------------------------------------
@@ -95,7 +97,7 @@ class Broker:
             await self.access.load(self.directory.path, self._disk)
             self.topics = Topics(self.directory, self._executor)
             self.coordinator = Coordinator(self, self._group_settings)
-            self.events, self.overload = Events(self), Overload(self)
+            self.events, self.overload, self.lag_watch = Events(self), Overload(self), LagWatch(self)
             await self.coordinator.load()
             self.transactions = Transactions(self, self._group_settings)
             await self.transactions.load()
@@ -103,7 +105,8 @@ class Broker:
             async with metrics_endpoint(self) as self.metrics_port, asyncio.TaskGroup() as self._tasks:
                 await listener.start_serving()
                 upkeep = [self._tasks.create_task(self._sweep()), self._tasks.create_task(self._upkeep())]
-                for work in (self.coordinator, self.transactions, self.events, self.overload):
+                runs = self.coordinator, self.transactions, self.events, self.overload, self.lag_watch
+                for work in runs:
                     upkeep.append(self._tasks.create_task(work.run()))
                 try:
                     yield self
@@ -191,6 +194,8 @@ class Broker:
                     idle_ms = self.settings.producer_id_expiration_ms
                     work = await self.in_thread(_keep_up, log, self.clock.now_ms(), idle_ms)
                     self.metrics.count_upkeep(topic.name, *work)
+                    if work[0]:
+                        self.lag_watch.hurry()
                 except Exception:
                     self.metrics.upkeep_failures.add(1, topic.name)
                     logger.exception("retention or compaction of a partition of %s failed", topic.name)

@@ -60,6 +60,9 @@ class BrokerSettings:
         86_400_000, "Idempotent producers that sent nothing to a partition for this long are forgotten there."
     )
     upkeep_interval_ms: int = setting(10_000, "How often retention and compaction look for work.")
+    lag_check_interval_ms: int = setting(
+        5_000, "How often groups are looked at for their lag and for who is about to fall off the log."
+    )
     metrics_listen: str = setting(
         "", "Address and port of the HTTP endpoint for /metrics and /health; empty: none."
     )

@@ -14,7 +14,7 @@ from headrace.cli.connection import ANSWER_TIMEOUT_S, reader
 from headrace.cli.failures import explained, from_kafka
 from headrace.cli.questions import Log
 
-__all__ = ["EVENTS_TOPIC", "dropped_records", "read_events"]
+__all__ = ["EVENTS_TOPIC", "dropped_records", "group_events", "read_events"]
 
 EVENTS_TOPIC = "__headrace_events"
 Event = dict[str, Any]
@@ -55,6 +55,11 @@ def _events(consumer: Consumer, end: int, bootstrap: str) -> Iterable[Event]:
             continue
         if isinstance(event, dict) and "kind" in event:
             yield event
+
+
+def group_events(events: Iterable[Event], group: str) -> list[Event]:
+    """Those about one group, oldest first."""
+    return [event for event in events if event.get("group") == group]
 
 
 def dropped_records(events: Iterable[Event], topic: str) -> dict[str, int]:

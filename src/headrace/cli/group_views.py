@@ -1,6 +1,6 @@
 """What `headrace groups` shows: plain data first, then tables from it. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from headrace.cli.group_questions import Group
@@ -8,7 +8,7 @@ from headrace.cli.lag import UNKNOWN_TIME, partition_lag, worst_seconds
 from headrace.cli.output import table_text
 from headrace.cli.positions import Bounds
 from headrace.cli.resets import Move
-from headrace.cli.times import format_span
+from headrace.cli.times import format_span, format_time
 from headrace.cli.values import escape
 
 __all__ = ["described", "render_description", "render_groups", "render_plan", "reset_plan"]
@@ -32,6 +32,7 @@ def described(
     bounds: Mapping[Partition, Bounds],
     unread_ms: Mapping[Partition, int | None],
     now_ms: int,
+    events: Iterable[Data] = (),
 ) -> Data:
     """A group with its lag; a partition whose topic is gone has neither bounds nor lag."""
     rows, lags = [], []
@@ -69,6 +70,7 @@ def described(
         "lag_seconds": worst_seconds(lags),
         "members": [_member(member) for member in group.members],
         "partitions": rows,
+        "events": list(events),
     }
 
 
@@ -100,7 +102,7 @@ def render_description(data: Data) -> str:
         parts.append(table_text(("member", "instance", "client", "host", "partitions"), rows))
     else:
         parts.append("no members")
-    parts += _warnings(data["partitions"])
+    parts += _warnings(data["partitions"], data["events"])
     return "\n\n".join(parts)
 
 
@@ -134,7 +136,7 @@ def _owned(partitions: list[Data]) -> str:
     return " ".join(f"{topic}:{','.join(map(str, indexes))}" for topic, indexes in by_topic.items())
 
 
-def _warnings(partitions: list[Data]) -> list[str]:
+def _warnings(partitions: list[Data], events: list[Data]) -> list[str]:
     warnings = [
         f"warning: {each['topic']}:{each['partition']} fell off the log: {each['lost_records']:,} records "
         "were deleted before this group read them"
@@ -146,7 +148,29 @@ def _warnings(partitions: list[Data]) -> list[str]:
         for each in partitions
         if each["log_end"] is None
     ]
+    warnings += _event_warnings(events)
     return ["\n".join(warnings)] if warnings else []
+
+
+def _event_warnings(events: list[Data]) -> list[str]:
+    """Alerts that still hold, and falls, also of groups that have gone on since."""
+    latest = {(each["topic"], each["partition"]): each for each in events if each["kind"] != "fell-off"}
+    warnings = [
+        f"warning: {escape(topic)}:{partition} is about to fall off the log: {alert['share']:.0%} of what "
+        "retention keeps is unread"
+        for (topic, partition), alert in sorted(latest.items())
+        if alert["kind"] == "near-retention"
+    ]
+    fallen: dict[Partition, list[Data]] = {}
+    for each in events:
+        if each["kind"] == "fell-off":
+            fallen.setdefault((each["topic"], each["partition"]), []).append(each)
+    warnings += [
+        f"warning: {escape(topic)}:{partition} fell off the log, last at {format_time(falls[-1]['at_ms'])}: "
+        f"{sum(each['records'] for each in falls):,} records were lost to this group"
+        for (topic, partition), falls in sorted(fallen.items())
+    ]
+    return warnings
 
 
 def reset_plan(group: str, moves: list[Move], *, executed: bool) -> Data:

@@ -6,6 +6,7 @@ import typer
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, TopicPartition
 
 from headrace.cli.connection import ANSWER_TIMEOUT_S, admin
+from headrace.cli.events import group_events, read_events
 from headrace.cli.failures import UsageFaultError, explained, from_kafka
 from headrace.cli.group_questions import (
     committed_offsets,
@@ -54,7 +55,12 @@ def describe(group: GroupName, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json
     behind = {each: offsets[each] for each in present if each in offsets and offsets[each] < bounds[each].end}
     unread = oldest_unread(bootstrap, {each: bounds[each].clamp(offset) for each, offset in behind.items()})
     data = described(
-        description, offsets=offsets, bounds=bounds, unread_ms=unread, now_ms=SystemClock().now_ms()
+        description,
+        offsets=offsets,
+        bounds=bounds,
+        unread_ms=unread,
+        now_ms=SystemClock().now_ms(),
+        events=group_events(read_events(log), group),
     )
     Output(as_json=as_json).document(data, render_description)
 

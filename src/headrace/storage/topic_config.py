@@ -75,6 +75,12 @@ class TopicConfig:
     flush_messages: int = _setting(
         1, "long", _between(1, 1), "Always 1: every acknowledged batch is synced first"
     )
+    headrace_lag_alert_ratio: float = _setting(
+        0.8,
+        "double",
+        _between(0, 1),
+        "A group that has used up this share of retention, in bytes or age, raises an alert; 0: never",
+    )
     headrace_overload: str = _setting(
         "buffer",
         "string",

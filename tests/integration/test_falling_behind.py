@@ -1,0 +1,134 @@
+"""Groups that fall behind: alert, fall, and how both are seen."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from broker.conftest import Peer
+from prometheus_text import parse
+from test_metrics import ask, value
+from test_overload import BATCH, commit, events, wait_for
+
+from headrace.testing.broker import running_broker
+
+OFFSET_OUT_OF_RANGE = 1
+
+
+@pytest.fixture
+def broker(tmp_path):
+    with running_broker(
+        tmp_path, metrics_listen="127.0.0.1:0", lag_check_interval_ms=50, upkeep_interval_ms=50
+    ) as broker:
+        yield broker
+
+
+@pytest.fixture
+def peer(broker):
+    peer = Peer(broker.port)
+    yield peer
+    peer.close()
+
+
+def scrape(broker):
+    return parse(ask(broker.metrics_port, "/metrics")[2])
+
+
+def near(broker, group="slow"):
+    return value(scrape(broker), "headrace_group_near_retention", group=group, topic="ring", partition="0")
+
+
+def create_ring(peer):
+    """Ten batches are kept, in segments of one batch each."""
+    peer.create(
+        "ring",
+        **{"retention.bytes": 10 * len(BATCH), "segment.bytes": len(BATCH) + 100, "retention.ms": -1},
+    )
+
+
+def produce(peer, count):
+    for _ in range(count):
+        assert peer.produce("ring", bytearray(BATCH)).error_code == 0
+
+
+def test_an_alert_comes_before_the_fall_and_goes_when_the_group_catches_up(broker, peer):
+    create_ring(peer)
+    commit(peer, "ring", 0)
+    produce(peer, 7)
+    wait_for(
+        lambda: value(scrape(broker), "headrace_group_lag_records", group="slow", topic="ring", partition="0")
+    )
+    assert near(broker) == 0
+    produce(peer, 2)
+    wait_for(lambda: near(broker) == 1)
+    (alert,) = wait_for(lambda: events(broker, "near-retention"))
+    assert alert == {**alert, "group": "slow", "topic": "ring", "partition": 0}
+    assert 0.8 <= alert["share"] <= 1
+    assert alert["records"] in (8, 9)
+    commit(peer, "ring", 9)
+    wait_for(lambda: near(broker) == 0)
+    wait_for(lambda: events(broker, "caught-up"))
+    assert not events(broker, "fell-off")
+
+
+def test_a_group_that_fell_off_is_told_and_counted_once(broker, peer):
+    create_ring(peer)
+    produce(peer, 1)
+    commit(peer, "ring", 1)
+    produce(peer, 15)
+    log = broker.partition("ring", 0).log
+    wait_for(lambda: log.start_offset == 6)
+    assert peer.fetch("ring", 1).error_code == OFFSET_OUT_OF_RANGE
+    wait_for(lambda: broker.metrics.lost.value("slow", "ring") == 5)
+    produce(peer, 3)  # it lies where it fell, and loses more
+    wait_for(lambda: broker.metrics.lost.value("slow", "ring") == 8)
+    assert broker.metrics.fell_off.value("slow", "ring") == 1
+    (first,) = wait_for(lambda: events(broker, "fell-off"))
+    assert first == {**first, "group": "slow", "committed": 1}
+    commit(peer, "ring", log.high_watermark)
+    produce(peer, 30)
+    wait_for(lambda: broker.metrics.fell_off.value("slow", "ring") == 2)
+
+
+def test_lag_is_told_in_records_and_seconds(broker, peer):
+    create_ring(peer)
+    produce(peer, 5)
+    commit(peer, "ring", 2)
+    labels = {"group": "slow", "topic": "ring", "partition": "0"}
+    wait_for(lambda: value(scrape(broker), "headrace_group_lag_records", **labels) == 3)
+    # The batches bear a timestamp of 2023.
+    assert value(scrape(broker), "headrace_group_lag_seconds", **labels) > 10_000_000
+    commit(peer, "ring", 5)
+    wait_for(lambda: value(scrape(broker), "headrace_group_lag_records", **labels) == 0)
+    assert value(scrape(broker), "headrace_group_lag_seconds", **labels) == 0
+
+
+def test_names_of_groups_are_escaped_in_the_metrics(broker, peer):
+    create_ring(peer)
+    odd = 'a "group"\\ of\ntwo lines'
+    commit(peer, "ring", 0, group=odd)
+    produce(peer, 1)
+    labels = {"group": odd, "topic": "ring", "partition": "0"}
+    wait_for(lambda: value(scrape(broker), "headrace_group_lag_records", **labels) == 1)
+
+
+def describe(broker, *more):
+    command = [sys.executable, "-m", "headrace", "groups", "describe", "slow", *more]
+    command += ["-b", f"127.0.0.1:{broker.port}"]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+
+
+def test_groups_describe_warns_of_both(broker, peer):
+    create_ring(peer)
+    commit(peer, "ring", 0)
+    produce(peer, 9)
+    wait_for(lambda: events(broker, "near-retention"))
+    assert "warning: ring:0 is about to fall off the log: " in describe(broker)
+    produce(peer, 5)
+    wait_for(lambda: broker.partition("ring", 0).log.start_offset == 4)
+    wait_for(lambda: events(broker, "fell-off"))
+    commit(peer, "ring", 14)
+    text = describe(broker)
+    assert "warning: ring:0 fell off the log, last at 20" in text
+    found = json.loads(describe(broker, "--json"))["events"]
+    assert {event["kind"] for event in found} >= {"near-retention", "fell-off"}
