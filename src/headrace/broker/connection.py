@@ -135,6 +135,7 @@ class Connection(asyncio.BufferedProtocol):
             self.frame_began_ms = self.moved_ms
         if self._assembler.blocked:
             self._broker.request_memory.when_released(self._unblock)
+            self._broker.reclaim()
         self._pause_or_resume()
 
     def _unblock(self) -> None:
@@ -142,6 +143,11 @@ class Connection(asyncio.BufferedProtocol):
             self.moved_ms = self._broker.clock.monotonic_ms()
             self.frame_began_ms = None  # the time it waited for us is not the client's
             self._assemble(self._assembler.unblock)
+
+    @property
+    def holds_memory(self) -> bool:
+        """Whether a large request has begun to arrive."""
+        return self._assembler.reserved_bytes > 0
 
     @property
     def waits_for_memory(self) -> bool:

@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-STALLED_MS = 2_000
+STALLED_MS = 250
 
 
 class Broker:
@@ -71,6 +71,7 @@ class Broker:
         self._executor = ThreadPoolExecutor(settings.commit_threads, "headrace-disk")
         self._readers = ThreadPoolExecutor(2, "headrace-read")
         self._connections: set[Connection] = set()
+        self._reclaiming: asyncio.TimerHandle | None = None
         self._group_settings = group_settings or GroupSettings()
         self._tasks: asyncio.TaskGroup
         self.directory: DataDirectory
@@ -170,15 +171,28 @@ class Broker:
                 if connection.waits_for_memory:
                     continue
                 began_ms = connection.frame_began_ms
-                if began_ms is not None and now_ms - began_ms > self._patience_ms(connection, now_ms):
+                if began_ms is not None and now_ms - began_ms > self.settings.receive_timeout_ms:
                     connection.abort("half a request and nothing more (receive_timeout_ms)", kind="stalled")
                 elif now_ms - connection.moved_ms > self.settings.idle_timeout_ms:
                     connection.abort("idle (idle_timeout_ms)", kind="idle")
 
-    def _patience_ms(self, connection: Connection, now_ms: int) -> int:
-        """How long a request may take to arrive: less if it stalls on memory that others wait for."""
-        stalls = now_ms - connection.moved_ms > STALLED_MS
-        return STALLED_MS if stalls and self.request_memory.wanted else self.settings.receive_timeout_ms
+    def reclaim(self) -> None:
+        """While somebody waits for memory, closes those who hold some and do not go on.
+
+        Looks again until nobody waits: whoever holds memory now and sends nothing
+        for a moment is the next to go.
+        """
+        if self._reclaiming is not None:
+            self._reclaiming.cancel()
+        if not self.request_memory.wanted:
+            return
+        now_ms = self.clock.monotonic_ms()
+        for connection in tuple(self._connections):
+            stalls = connection.holds_memory and now_ms - connection.moved_ms > STALLED_MS
+            if stalls and not connection.waits_for_memory:
+                connection.abort("a pause in a large request while others wait for memory", kind="stalled")
+        loop = asyncio.get_running_loop()
+        self._reclaiming = loop.call_later(STALLED_MS / 1000, self.reclaim)
 
     async def _upkeep(self) -> None:
         """Retention and compaction, partition by partition, away from the event loop."""
