@@ -270,9 +270,9 @@ class Connection(asyncio.BufferedProtocol):
                 self._broker.release_frame(frame)
             self._broker.metrics.request_seconds.observe(perf_counter() - began, name_of(api_key))
             await self._write(reply)
-            self._mute(reply.throttle_ms)
+            self.mute(reply.throttle_ms)
 
-    def _mute(self, throttle_ms: int) -> None:
+    def mute(self, throttle_ms: int) -> None:
         """Lets the next request wait, as its client was told: one that does not heed it waits here."""
         if throttle_ms:
             until = asyncio.get_running_loop().time() + throttle_ms / 1000
@@ -300,7 +300,7 @@ class Connection(asyncio.BufferedProtocol):
             self._broker.metrics.request_seconds.observe(perf_counter() - began, PRODUCE)
             if reply is not None and not self._closed and self._transport is not None:
                 self._transport.write(reply.frame)
-                self._mute(reply.throttle_ms)
+                self.mute(reply.throttle_ms)
         if self._outbox_waiter is not None and not self._outbox_waiter.done():
             self._outbox_waiter.set_result(None)
 

@@ -64,6 +64,11 @@ class Metrics:
             "Batches that headrace.overload=block sent back to their producers, to be sent again.",
             "topic",
         )
+        self.throttled = Counter(
+            "headrace_throttle_seconds_total",
+            "Time that clients were told to wait, by the quota or policy that asked for it.",
+            "reason",
+        )
         self.fell_off = Counter(
             "headrace_group_fell_off_total",
             "How often records were deleted that a group had not read yet.",

@@ -106,6 +106,8 @@ class Overload:
         backlog = self.backlog(partition) or 0
         found = verdict(config.headrace_overload, backlog, config.headrace_overload_bytes)
         answer["throttle_ms"] = found.throttle_ms
+        if found.throttle_ms:
+            self._broker.metrics.throttled.add(found.throttle_ms / 1000, "overload")
         if found.accept:
             return
         behind = f"consumers of {topic.name}:{answer['index']} are {backlog} bytes behind"

@@ -1,6 +1,7 @@
 """The broker: one event loop that owns every partition, group and connection."""
 
 import asyncio
+import dataclasses
 import logging
 import os
 import struct
@@ -24,6 +25,7 @@ from headrace.broker.memory import MemoryBudget
 from headrace.broker.metrics_broker import Metrics
 from headrace.broker.overload import Overload
 from headrace.broker.partition import Partition
+from headrace.broker.quotas import PRODUCER, Quotas
 from headrace.broker.replies import Reply
 from headrace.broker.settings import BrokerSettings, host_and_port
 from headrace.broker.topics import Topics
@@ -79,6 +81,7 @@ class Broker:
         self.coordinator: Coordinator
         self.events: Events
         self.overload: Overload
+        self.quotas: Quotas
         self.transactions: Transactions
         self.lag_watch: LagWatch
         self.host, self.port = host_and_port("listen", settings.listen)
@@ -99,6 +102,8 @@ class Broker:
             self.topics = Topics(self.directory, self._executor)
             self.coordinator = Coordinator(self, self._group_settings)
             self.events, self.overload, self.lag_watch = Events(self), Overload(self), LagWatch(self)
+            self.quotas = Quotas(self, self._disk)
+            await self.quotas.load()
             await self.coordinator.load()
             self.transactions = Transactions(self, self._group_settings)
             await self.transactions.load()
@@ -261,6 +266,10 @@ class Broker:
         )
         if connection.session is not None:
             request = sifted(self, request)
+        throttle_ms = self.quotas.charge(PRODUCER, request.client_id, len(frame))
+        if throttle_ms:  # now, not with the answer: more requests may be on their way already
+            connection.mute(throttle_ms)
+            request = dataclasses.replace(request, throttle_ms=throttle_ms)
         return produce(self, request, frame)
 
     async def answer(self, connection: Connection, frame: bytearray, api_key: int, version: int) -> Reply:

@@ -60,6 +60,12 @@ class BrokerSettings:
         86_400_000, "Idempotent producers that sent nothing to a partition for this long are forgotten there."
     )
     upkeep_interval_ms: int = setting(10_000, "How often retention and compaction look for work.")
+    quota_producer_bytes_per_s: int = setting(
+        0, "Bytes a second that each client id may produce, unless it has a quota of its own; 0: no limit."
+    )
+    quota_consumer_bytes_per_s: int = setting(
+        0, "Bytes a second that each client id may fetch, unless it has a quota of its own; 0: no limit."
+    )
     lag_check_interval_ms: int = setting(
         5_000, "How often groups are looked at for their lag and for who is about to fall off the log."
     )

@@ -28,6 +28,7 @@ class Request:
     body: Fields
     client_host: str = ""
     local_address: tuple[str, int] = ("", 0)  # where the client reached us
+    throttle_ms: int = 0  # how long its client's quota lets it wait
     session: Any = None  # who the client is, for a server that wants to know
     refused: tuple[Any, ...] = ()  # parts of the answer that were decided before the handler was asked
 

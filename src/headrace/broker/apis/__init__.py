@@ -10,6 +10,7 @@ from typing import Any
 
 from headrace.broker.apis import (
     access,
+    client_quotas,
     cluster,
     configs,
     fetch,
@@ -56,6 +57,7 @@ HANDLERS: dict[int, Handler] = {
     Api.DESCRIBE_TOPIC_PARTITIONS: Handler(topics.describe_topic_partitions, VersionRange(0, 0)),
     **{api: Handler(call, versions) for api, (call, versions) in groups.HANDLERS.items()},
     **{api: Handler(call, versions) for api, (call, versions) in access.HANDLERS.items()},
+    **{api: Handler(call, versions) for api, (call, versions) in client_quotas.HANDLERS.items()},
     **{api: Handler(call, versions) for api, (call, versions) in transactions.HANDLERS.items()},
     **{api: Handler(call, versions) for api, (call, versions) in transaction_admin.HANDLERS.items()},
 }

@@ -9,6 +9,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from headrace.broker.partition import Partition
+from headrace.broker.quotas import CONSUMER
 from headrace.broker.replies import Reply
 from headrace.errors import CorruptionError, DiskError, RequestError
 from headrace.storage import Extent
@@ -34,9 +35,10 @@ async def fetch(broker: "Broker", request: Request) -> Reply | dict[str, Any]:
         attempt = await _wait(broker, body, attempt, wait_ms / 1000)
     if attempt.refused:
         broker.metrics.count_errors(request.api_key, attempt.responses)
-    fields = {"responses": [*attempt.responses, *request.refused]}
+    throttle_ms = broker.quotas.charge(CONSUMER, request.client_id, attempt.size_bytes)
+    fields = {"responses": [*attempt.responses, *request.refused], "throttle_time": throttle_ms}
     frame = encode_response(request.api_key, request.api_version, request.correlation_id, fields)
-    return Reply(frame, attempt.release)
+    return Reply(frame, attempt.release, throttle_ms)
 
 
 @dataclasses.dataclass(slots=True)

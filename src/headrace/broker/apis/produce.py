@@ -115,7 +115,7 @@ def _answer(
         broker.metrics.count_errors(Api.PRODUCE, topics)
         if done.done():  # the client left
             return
-        throttle_ms = throttle_of(topics)
+        throttle_ms = max(throttle_of(topics), request.throttle_ms)
         if acks == 0:
             done.set_result(Reply(Frame(), throttle_ms=throttle_ms) if throttle_ms else None)
         else:
