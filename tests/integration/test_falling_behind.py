@@ -90,6 +90,20 @@ def test_a_group_that_fell_off_is_told_and_counted_once(broker, peer):
     wait_for(lambda: broker.metrics.fell_off.value("slow", "ring") == 2)
 
 
+def test_a_fall_counts_although_the_group_has_committed_again_before_anybody_looked(tmp_path):
+    with running_broker(tmp_path, lag_check_interval_ms=3_600_000) as broker:
+        peer = Peer(broker.port)
+        peer.create("ring", **{"headrace.storage": "memory", "retention.bytes": 5 * len(BATCH)})
+        commit(peer, "ring", 0)
+        produce(peer, 20)
+        start = broker.partition("ring", 0).log.start_offset
+        commit(peer, "ring", start)
+        peer.close()
+        assert broker.metrics.fell_off.value("slow", "ring") == 1
+        assert broker.metrics.lost.value("slow", "ring") == start > 10
+        assert wait_for(lambda: events(broker, "fell-off"))[0]["records"] == start
+
+
 def test_lag_is_told_in_records_and_seconds(broker, peer):
     create_ring(peer)
     produce(peer, 5)

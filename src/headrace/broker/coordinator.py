@@ -192,6 +192,7 @@ class Coordinator(PendingOffsets):
                 return Code.POLICY_VIOLATION
             entry = Entry(ClassicGroup(group_id=group_id))
         committed = tuple(offsets)
+        self._broker.lag_watch.before_commit(entry.offsets, committed)
         self.persist(committed)
         for offset in committed:
             entry.offsets[offset.topic, offset.partition] = offset

@@ -7,18 +7,19 @@ on there is an alert; a committed offset below the log start is a fall. Both com
 as events when they begin, and the alert also when it ends.
 
 All groups are looked at every `lag_check_interval_ms`, and at once when records
-were deleted, before a consumer that fell has committed a new offset and hides it.
+were deleted; and before a group commits, since the new offset would hide a fall.
 """
 
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from headrace.broker.events import Subject
 from headrace.broker.positions import Position, positions
 from headrace.errors import HeadraceError
+from headrace.groups.events import OffsetCommitted
 from headrace.storage import PartitionLog, TopicConfig
 
 if TYPE_CHECKING:
@@ -113,6 +114,19 @@ class LagWatch:
         lags = [lag for position in found if (lag := await self._lag(position)) is not None]
         self.lags = tuple(lags)
         self._note_alarming(lags)
+
+    def before_commit(
+        self, offsets: Mapping[tuple[str, int], OffsetCommitted], committed: Iterable[OffsetCommitted]
+    ) -> None:
+        """A group, whose offsets these are, is about to commit others: counts where it had fallen."""
+        for new in committed:
+            old = offsets.get((new.topic, new.partition))
+            partition = self._broker.partition(new.topic, new.partition)
+            if old is None or partition is None or old.offset >= partition.log.start_offset:
+                continue
+            place, lost = (new.group_id, new.topic, new.partition), partition.log.start_offset - old.offset
+            self._count_fall(place, old.offset, lost)
+            self._fallen[place] = old.offset, lost
 
     async def _lag(self, position: Position) -> Lag | None:
         partition = self._broker.partition(position.topic, position.partition)

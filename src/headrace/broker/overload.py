@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from headrace.broker.partition import Partition
     from headrace.broker.server import Broker
 
-__all__ = ["MOST_THROTTLE_MS", "Overload", "Verdict", "first_kept", "throttle_of", "verdict"]
+__all__ = ["MOST_THROTTLE_MS", "Overload", "Verdict", "first_kept", "verdict"]
 
 CHECK_S = 0.1
 LEAST_THROTTLE_MS = 50
@@ -62,13 +62,6 @@ def verdict(policy: str, backlog_bytes: int, bound_bytes: int) -> Verdict:
     return Verdict(throttle_ms=max(LEAST_THROTTLE_MS, int(excess * MOST_THROTTLE_MS)))
 
 
-def throttle_of(topics: list[dict[str, Any]]) -> int:
-    """The longest wait, in ms, that `admit` put into the parts of an answer; takes it out of them."""
-    return max(
-        (part.pop("throttle_ms", 0) for topic in topics for part in topic["partition_responses"]), default=0
-    )
-
-
 def first_kept(log: PartitionLog, offset: int, bound_bytes: int) -> int:
     """The first offset from which at most so many bytes follow; reads the disk, on a worker thread."""
     low, high = offset, log.high_watermark
@@ -99,7 +92,7 @@ class Overload:
     # --- producing ----------------------------------------------------------------------------
 
     def admit(self, topic: Topic, partition: "Partition", batch: memoryview, answer: dict[str, Any]) -> None:
-        """Lets a checked batch pass, or raises RequestError; how long to wait is put into its answer."""
+        """Lets a checked batch pass, or raises RequestError; puts how long to wait into `throttle_ms`."""
         config = topic.config
         if config.headrace_overload == "buffer":
             return

@@ -1,6 +1,6 @@
 import pytest
 
-from headrace.broker.overload import MOST_THROTTLE_MS, Verdict, first_kept, throttle_of, verdict
+from headrace.broker.overload import MOST_THROTTLE_MS, Verdict, first_kept, verdict
 from headrace.storage import Files, PartitionLog, TopicConfig
 from headrace.testing.batches import batch, commit
 from headrace.testing.disk import SimulatedDisk
@@ -24,15 +24,6 @@ def test_to_block_makes_producers_wait_longer_and_longer_and_then_refuses():
     assert waits == [50, 200, 500, 999]
     assert all(verdict("block", backlog, 1000).accept for backlog in (1001, 1999))
     assert verdict("block", 2000, 1000) == Verdict(accept=False, throttle_ms=MOST_THROTTLE_MS)
-
-
-def test_the_longest_wait_of_an_answer_counts():
-    parts = [
-        {"partition_responses": [{}, {"throttle_ms": 7}]},
-        {"partition_responses": [{"throttle_ms": 70}]},
-    ]
-    assert throttle_of(parts) == 70
-    assert throttle_of([]) == 0
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from headrace.broker.overload import throttle_of
 from headrace.broker.replies import Reply
 from headrace.broker.topics import INTERNAL_TOPICS
 from headrace.errors import CorruptionError, DiskError, HeadraceError, RequestError, RetriableError
@@ -112,10 +111,9 @@ def _answer(
 
     def finish() -> None:
         broker.release_frame(frame)
-        broker.metrics.count_errors(Api.PRODUCE, topics)
         if done.done():  # the client left
             return
-        throttle_ms = max(throttle_of(topics), request.throttle_ms)
+        throttle_ms = max(_settled(broker, topics), request.throttle_ms)
         if acks == 0:
             done.set_result(Reply(Frame(), throttle_ms=throttle_ms) if throttle_ms else None)
         else:
@@ -125,6 +123,18 @@ def _answer(
 
     _when_all(pending, finish)
     return done
+
+
+def _settled(broker: "Broker", topics: list[dict[str, Any]]) -> int:
+    """Counts the errors of a finished answer; the longest wait that a topic asks its producer for, in ms."""
+    throttle_ms = 0
+    for topic in topics:
+        for part in topic["partition_responses"]:
+            if part.get("error_code"):
+                broker.metrics.count_errors(Api.PRODUCE, part)
+            if "throttle_ms" in part:
+                throttle_ms = max(throttle_ms, part.pop("throttle_ms"))
+    return throttle_ms
 
 
 def _when_all(pending: Pending, call: Callable[[], None]) -> None:
