@@ -109,6 +109,8 @@ class _Reading:
 
     def _take_error(self, message: Any) -> None:
         error: KafkaError = message.error()
+        if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:  # no group is used here
+            return
         wanted = self.waiting[message.partition()]
         if error.code() == KafkaError._PARTITION_EOF:
             if wanted.stop is not None and message.offset() >= wanted.stop:

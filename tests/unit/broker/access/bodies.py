@@ -6,7 +6,7 @@ from headrace.wire import decode_request, encode_request
 from headrace.wire.schemas import MESSAGES
 
 TOPIC_ID = UUID(int=7)
-TOPIC = 2
+SPECIAL = {"resource_type": 2, "acks": -1}  # a topic; and an answer is wanted
 
 
 def filled(fields, version, text):
@@ -29,8 +29,8 @@ def value(field, version, text):
         return b""
     if field.kind == "bool":
         return False
-    if field.name == "resource_type":
-        return TOPIC
+    if field.name in SPECIAL:
+        return SPECIAL[field.name]
     return field.default if isinstance(field.default, int) and not field.array else 0
 
 

@@ -84,6 +84,14 @@ def _refused_config(wanted: Any) -> dict[str, Any]:
     }
 
 
+def describe_users(asked: Asked) -> Ruling:
+    """Refused at the top, and for each user named: clients look at either place."""
+    if asked.session.may_on_cluster(Operation.DESCRIBE):
+        return Ruling()
+    results = [{"user": user.name, **REFUSED} for user in asked.body.users or ()]
+    return Ruling(refusal={**REFUSED, "results": results})
+
+
 def alter_users(asked: Asked) -> Ruling:
     if asked.session.may_on_cluster(Operation.ALTER):
         return Ruling()
@@ -207,7 +215,7 @@ CLUSTER_GUARDS: dict[int, Guard] = {
     Api.INCREMENTAL_ALTER_CONFIGS: configs(ALTER_CONFIGS, "responses"),
     48: on_cluster(DESCRIBE_CONFIGS, {**REFUSED, "entries": None}),  # DescribeClientQuotas
     49: each_on_cluster(ALTER_CONFIGS, "entries", "entries"),  # AlterClientQuotas
-    Api.DESCRIBE_USER_SCRAM_CREDENTIALS: on_cluster(DESCRIBE, REFUSED),
+    Api.DESCRIBE_USER_SCRAM_CREDENTIALS: describe_users,
     Api.ALTER_USER_SCRAM_CREDENTIALS: alter_users,
     Api.DESCRIBE_CLUSTER: describe_cluster,
     65: describe_transactions,  # DescribeTransactions
