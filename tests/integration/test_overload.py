@@ -133,9 +133,9 @@ def test_a_blocked_librdkafka_producer_delivers_everything_once_its_consumer_is_
 
 def test_drop_oldest_moves_the_log_start_up_and_counts_what_went(broker, peer):
     create(peer, "leaky", "drop-oldest")
-    commit(peer, "leaky", 2)
     for _ in range(20):
         assert produce(peer, "leaky")[0].error_code == 0
+    commit(peer, "leaky", 2)  # only now is there somebody who is behind
     log = broker.partition("leaky", 0).log
     wait_for(lambda: log.start_offset == 16)  # four batches are as much as the bound allows
     assert peer.fetch("leaky", 2).error_code == OFFSET_OUT_OF_RANGE

@@ -68,11 +68,13 @@ class Events:
             if not self._waiting:
                 self._changed.clear()
                 await self._changed.wait()
+            pause_ms = 200
             try:
                 await self._write(self._due())
             except HeadraceError as error:
                 logger.error("events could not be written, they will be tried again: %s", error)
-            await asyncio.sleep(0.2)
+                pause_ms = INTERVAL_MS
+            await asyncio.sleep(pause_ms / 1000)
 
     async def close(self) -> None:
         """Writes everything that waits, whatever the interval."""

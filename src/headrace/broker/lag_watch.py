@@ -29,6 +29,7 @@ __all__ = ["CAUGHT_UP", "FELL_OFF", "NEAR_RETENTION", "Lag", "LagWatch", "is_ala
 
 NEAR_RETENTION, FELL_OFF, CAUGHT_UP = "near-retention", "fell-off", "caught-up"
 SHORTEST_PAUSE_S = 0.2
+MEASURED_AT_ONCE = 200  # positions on one trip to a worker thread
 _OPPOSITE = {NEAR_RETENTION: CAUGHT_UP, CAUGHT_UP: NEAR_RETENTION}
 
 logger = logging.getLogger(__name__)
@@ -78,6 +79,17 @@ def _measured(position: Position, log: PartitionLog, now_ms: int) -> Lag:
     )
 
 
+def _all_measured(logs: Iterable[tuple[Position, PartitionLog]], now_ms: int) -> list[Lag]:
+    """Those that can be measured: trouble with one partition hides no other. Worker thread."""
+    lags = []
+    for position, log in logs:
+        try:
+            lags.append(_measured(position, log, now_ms))
+        except HeadraceError as error:
+            logger.warning("the lag of %s in %s is not known: %s", position.group, position.topic, error)
+    return lags
+
+
 class LagWatch:
     """Looks after all groups. Event loop only, but `lags` may be read by any thread."""
 
@@ -111,7 +123,9 @@ class LagWatch:
         """One round: first who fell, which needs no disk, then how far everybody is."""
         found = await positions(self._broker)
         self._note_fallen(found)
-        lags = [lag for position in found if (lag := await self._lag(position)) is not None]
+        lags: list[Lag] = []
+        for start in range(0, len(found), MEASURED_AT_ONCE):
+            lags += await self._lags(found[start : start + MEASURED_AT_ONCE])
         self.lags = tuple(lags)
         self._note_alarming(lags)
 
@@ -128,11 +142,13 @@ class LagWatch:
             self._count_fall(place, old.offset, lost)
             self._fallen[place] = old.offset, lost
 
-    async def _lag(self, position: Position) -> Lag | None:
-        partition = self._broker.partition(position.topic, position.partition)
-        if partition is None:  # deleted meanwhile
-            return None
-        return await self._broker.in_thread(_measured, position, partition.log, self._broker.clock.now_ms())
+    async def _lags(self, found: Iterable[Position]) -> list[Lag]:
+        logs = []
+        for position in found:
+            partition = self._broker.partition(position.topic, position.partition)
+            if partition is not None:  # not deleted meanwhile
+                logs.append((position, partition.log))
+        return await self._broker.in_thread(_all_measured, logs, self._broker.clock.now_ms())
 
     def _note_fallen(self, found: Iterable[Position]) -> None:
         fallen = {}

@@ -88,6 +88,8 @@ class Overload:
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
         self._measured: dict[Partition, _Measured] = {}
+        self._concerned: list[Topic] | None = None  # None: topics have changed since it was looked
+        broker.topics.on_change.append(self._topic_changed)
 
     # --- producing ----------------------------------------------------------------------------
 
@@ -145,7 +147,7 @@ class Overload:
 
     async def check(self) -> None:
         """One round over the topics that ask for it."""
-        topics = [topic for topic in self._broker.topics.all() if topic.config.headrace_overload != "buffer"]
+        topics = self._topics()
         if not topics:
             self._measured = {}
             return
@@ -154,10 +156,20 @@ class Overload:
         for topic in topics:
             for index in range(len(topic.partitions)):
                 partition = self._broker.topics.of(topic, index)
-                assert partition is not None
+                if partition is None:  # deleted meanwhile
+                    continue
                 offset = slowest.get((topic.name, index))
                 measured[partition] = await self._measure(topic, index, partition, offset)
         self._measured = measured
+
+    def _topic_changed(self, _: str) -> None:
+        self._concerned = None
+
+    def _topics(self) -> list[Topic]:
+        if self._concerned is None:
+            topics = self._broker.topics.all()
+            self._concerned = [topic for topic in topics if topic.config.headrace_overload != "buffer"]
+        return self._concerned
 
     async def _slowest(self, topics: set[str]) -> dict[tuple[str, int], int]:
         found: dict[tuple[str, int], int] = {}
