@@ -54,20 +54,33 @@ _FORGET_INTERVAL_MS = 3_600_000
 
 Tell: TypeAlias = Callable[[], asyncio.Future[None] | None]
 """Tells one partition or group how a transaction ended; the future is done when it is on disk there."""
+Attempt: TypeAlias = asyncio.Future[None] | HeadraceError | None
+"""What came of telling: a sync to wait for, why it could not be tried, or nothing to do."""
 
 
 class Ending:
     """A decision on its way.
 
     `announced` is done when it is durable and its markers were first appended,
-    `done` when it is complete. `queued` says that every marker is in its partition.
+    `done` when it is complete.
     """
 
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
         self.announced: asyncio.Future[None] = loop.create_future()
         self.done: asyncio.Future[None] = loop.create_future()
-        self.queued = False
+        self._attempts: list[Attempt] | None = None
+
+    @property
+    def queued(self) -> bool:
+        """Whether every marker stands in its partition, so that what is appended now comes behind it."""
+        return self._attempts is not None and not any(map(_has_failed, self._attempts))
+
+    def announce(self, attempts: "list[Attempt]") -> None:
+        """The decision is durable, and was told to everybody once more."""
+        self._attempts = attempts
+        if not self.announced.done():
+            self.announced.set_result(None)
 
     def fail(self, error: Exception) -> None:
         for future in (self.announced, self.done):
@@ -221,17 +234,16 @@ class TransactionsShell(Journaled[TransactionEvent]):
         """Returns when every partition and group has it on disk, however often that takes to try."""
         tell: list[Tell] = [partial(self._mark, each, decided) for each in decided.partitions]
         tell += [partial(self._end_offsets, each, decided) for each in decided.groups]
-        while tell and not ending.done.done():
-            attempts = [(call, _attempt(call)) for call in tell]
-            ending.queued = True
-            if not ending.announced.done():
-                ending.announced.set_result(None)
-            tell = [call for call, attempt in attempts if not await _succeeded(attempt)]
-            if tell:
-                ending.queued = False
-                await asyncio.sleep(RETRY_DELAY_S)
-        if not ending.announced.done():
-            ending.announced.set_result(None)
+        while not ending.done.done():
+            attempts = [_attempt(call) for call in tell]
+            ending.announce(attempts)
+            syncs = [each for each in attempts if isinstance(each, asyncio.Future)]
+            if syncs:
+                await asyncio.wait(syncs)
+            tell = [call for call, each in zip(tell, attempts, strict=True) if _has_failed(each)]
+            if not tell:
+                return
+            await asyncio.sleep(RETRY_DELAY_S)
 
     def _mark(self, where: TopicPartition, decided: Decided) -> asyncio.Future[None] | None:
         topic_id, index = where
@@ -279,24 +291,18 @@ class TransactionsShell(Journaled[TransactionEvent]):
             del self._producers[name]
 
 
-def _attempt(call: Tell) -> asyncio.Future[None] | HeadraceError | None:
+def _attempt(call: Tell) -> Attempt:
     try:
         return call()
     except RequestError as error:
         logger.warning("a partition needs no end of a transaction: %s", error)
         return None
     except HeadraceError as error:
+        logger.error("the end of a transaction is tried again: %s", error)
         return error
 
 
-async def _succeeded(attempt: asyncio.Future[None] | HeadraceError | None) -> bool:
-    if attempt is None:
-        return True
-    if isinstance(attempt, HeadraceError):
-        logger.error("the end of a transaction is tried again: %s", attempt)
-        return False
-    await asyncio.wait([attempt])
-    error = attempt.exception()
-    if error is not None:
-        logger.error("the end of a transaction is tried again: %s", error)
-    return error is None
+def _has_failed(attempt: Attempt) -> bool:
+    if isinstance(attempt, asyncio.Future):
+        return attempt.done() and attempt.exception() is not None
+    return attempt is not None

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from headrace.broker.apis.committed_offsets import commit_problem, committed
+from headrace.broker.topics import INTERNAL_TOPICS
 from headrace.errors import DiskError, RequestError, RetriableError
 from headrace.groups import Code
 from headrace.groups.events import OffsetCommitted, Partitions
@@ -95,12 +96,13 @@ def _claim(body: Any) -> Claim:
 
 
 def _partitions(broker: "Broker", topics: Iterable[Any]) -> tuple[Partitions, set[tuple[str, int]]]:
-    """The ones that exist, and the names of those that do not."""
+    """The ones that a client may write to, and the names of the others."""
     found, missing = set(), set()
     for asked in topics:
         topic = broker.topics.named(asked.name)
         for index in asked.partitions:
-            if topic is not None and 0 <= index < len(topic.partitions):
+            writable = topic is not None and topic.name not in INTERNAL_TOPICS
+            if topic is not None and writable and 0 <= index < len(topic.partitions):
                 found.add((topic.id, index))
             else:
                 missing.add((asked.name, index))
