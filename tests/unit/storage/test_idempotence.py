@@ -5,6 +5,7 @@ import pytest
 from headrace.errors import DiskError, RequestError
 from headrace.records import Marker, Record, decode_batch, encode_batch
 from headrace.storage import AbortedTransaction, OpenTransaction
+from headrace.storage.replay import CHUNK_BYTES
 from headrace.testing.batches import batch, batches_in, commit, read_all
 
 SNAPSHOTS = ("producers", "producers-0", "producers-1")
@@ -167,6 +168,35 @@ def test_a_log_from_before_snapshots_is_walked_once(disk, open_log):
             disk.unlink(log.path / name)
     assert open_log(disk, segment_bytes=400).append(sent(11), now_ms=1).base_offset == 11
     assert disk.exists(log.path / "producers")
+
+
+@pytest.mark.parametrize("at", [3, 8, 12, 30], ids=["offset", "length", "epoch", "body"])
+def test_producers_behind_damage_are_known_when_the_whole_log_is_walked(disk, open_log, at):
+    log = open_log(disk, segment_bytes=1000)
+    places = []
+    for number in range(30):
+        places.append((log.path / max(n for n in disk.list(log.path) if n.endswith(".log")), log.size_bytes))
+        commit(log, sent(number // 3, producer=number % 3))
+    log.close()
+    for name in SNAPSHOTS:
+        if disk.exists(log.path / name):
+            disk.unlink(log.path / name)
+    first = [path for path, _ in places].index(places[4][0])
+    disk.flip(places[4][0], places[4][1] - places[first][1] + at)
+    again = open_log(disk, segment_bytes=1000)
+    assert {(each.producer_id, each.last_sequence) for each in again.producers()} == {(0, 9), (1, 9), (2, 9)}
+    assert again.append(sent(9, producer=1), now_ms=1).base_offset == 28
+
+
+def test_batches_larger_than_a_chunk_are_walked_over(disk, open_log):
+    log = open_log(disk)
+    commit(log, sent(0, bytes(CHUNK_BYTES + 1000)), sent(1), sent(0, bytes(CHUNK_BYTES), producer=2))
+    for name in SNAPSHOTS:
+        if disk.exists(log.path / name):
+            disk.unlink(log.path / name)
+    again = open_log(disk.after_kill())
+    assert again.append(sent(1), now_ms=1).base_offset == 1
+    assert [each.last_sequence for each in again.producers()] == [1, 0]
 
 
 def test_checkpoints_write_no_more_for_many_producers_than_those_write(disk, open_log):
