@@ -4,6 +4,7 @@ import logging
 import struct
 from bisect import bisect_right
 from collections import deque
+from collections.abc import Iterable
 from itertools import chain
 
 from headrace.errors import CorruptionError
@@ -22,6 +23,9 @@ CHUNK_BYTES = 4 * 1024 * 1024
 _FIELDS = struct.Struct(">qi5s4xhi8xqqhi")
 _SIGNATURE = b"\x00\x00\x00\x00\x02"  # leader epoch 0 and magic 2
 _MIN_LENGTH = HEADER_BYTES - BATCH_OVERHEAD_BYTES
+_IN_TRANSACTION = CONTROL_BIT | TRANSACTIONAL_BIT
+
+Fields = tuple[int, int, bytes, int, int, int, int, int, int]  # as _FIELDS has them
 
 
 def replay(reader: LogReader, producers: SyncedProducers, next_offset: int) -> int:
@@ -49,7 +53,7 @@ class _Replay:
         self._segment = segment
         self._producers = producers
         self._first = first  # what is below is known already
-        self._latest: dict[int, deque[ProducerBatch]] = {}  # outside of transactions only these count
+        self._latest: dict[int, deque[Fields]] = {}  # outside of transactions only these count
         self._fd = -1
 
     def run(self) -> int:
@@ -89,55 +93,40 @@ class _Replay:
 
         This loop is the speed of opening after a crash, together with the scan's.
         """
-        disk, unpack, end, gaps = (
-            self._reader.files.disk,
-            _FIELDS.unpack_from,
-            self._segment.size_bytes,
-            self._segment.compacted,
-        )
+        disk, unpack = self._reader.files.disk, _FIELDS.unpack_from
+        end, gaps = self._segment.size_bytes, self._segment.compacted
+        first, latest = self._first, self._latest
         while position < end:
             chunk = disk.pread(self._fd, min(CHUNK_BYTES, end - position), position)
             start, last = 0, len(chunk) - HEADER_BYTES
             if last < 0:
                 return position, expected
             while start <= last:
-                base, length, signature, attributes, delta, timestamp, producer_id, epoch, sequence = unpack(
-                    chunk, start
-                )
+                fields = unpack(chunk, start)
+                base, length, signature, attributes, delta, _, producer_id, _, _ = fields
                 if base != expected and (not gaps or base < expected):
                     return position + start, expected
                 if signature != _SIGNATURE or length < _MIN_LENGTH or delta < 0:
                     return position + start, expected
-                if producer_id >= 0 and base >= self._first:
-                    if attributes & CONTROL_BIT:
-                        self._control(position + start, length + BATCH_OVERHEAD_BYTES)
+                if producer_id >= 0 and base >= first:
+                    if attributes & _IN_TRANSACTION:
+                        self._in_transaction(fields, position + start)
+                    elif producer_id in latest:
+                        latest[producer_id].append(fields)
                     else:
-                        self._data(
-                            ProducerBatch(
-                                producer_id,
-                                epoch,
-                                sequence,
-                                last_sequence(sequence, delta),
-                                base,
-                                base + delta,
-                                timestamp,
-                                attributes & TRANSACTIONAL_BIT != 0,
-                            )
-                        )
+                        latest[producer_id] = deque([fields], REMEMBERED_BATCHES)
                 expected = base + delta + 1
                 start += length + BATCH_OVERHEAD_BYTES
             position += start
         return position, expected
 
-    def _data(self, batch: ProducerBatch) -> None:
-        if batch.transactional:
-            self._settle(self._latest.pop(batch.producer_id, ()))
-            self._producers.apply(batch)
-            return
-        latest = self._latest.get(batch.producer_id)
-        if latest is None:
-            latest = self._latest[batch.producer_id] = deque(maxlen=REMEMBERED_BATCHES)
-        latest.append(batch)
+    def _in_transaction(self, fields: Fields, position: int) -> None:
+        """A batch or a marker whose order among its producer's counts."""
+        self._settle(self._latest.pop(fields[6], ()))
+        if fields[3] & CONTROL_BIT:
+            self._control(position, fields[1] + BATCH_OVERHEAD_BYTES)
+        else:
+            self._producers.apply(_batch(fields))
 
     def _control(self, position: int, size: int) -> None:
         data = self._reader.files.disk.pread(self._fd, size, position)
@@ -148,9 +137,22 @@ class _Replay:
             logger.error("%s: at %d: %s", self._segment.path, position, error)
             return
         if marker is not None:
-            self._settle(self._latest.pop(marker.producer_id, ()))
             self._producers.apply(Ended(marker, header.base_offset, header.max_timestamp))
 
-    def _settle(self, batches: "deque[ProducerBatch] | chain[ProducerBatch] | tuple[()]") -> None:
-        for batch in batches:
-            self._producers.apply(batch)
+    def _settle(self, batches: Iterable[Fields]) -> None:
+        for fields in batches:
+            self._producers.apply(_batch(fields))
+
+
+def _batch(fields: Fields) -> ProducerBatch:
+    base, _, _, attributes, delta, timestamp_ms, producer_id, epoch, sequence = fields
+    return ProducerBatch(
+        producer_id,
+        epoch,
+        sequence,
+        last_sequence(sequence, delta),
+        base,
+        base + delta,
+        timestamp_ms,
+        attributes & TRANSACTIONAL_BIT != 0,
+    )
