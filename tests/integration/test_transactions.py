@@ -5,6 +5,7 @@ import contextlib
 import itertools
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 from clients.launch import ClientUnavailable, java_command
@@ -15,10 +16,11 @@ from headrace.broker import Broker, BrokerSettings
 from headrace.groups import GroupSettings
 from headrace.groups.transactions import InitRequest
 from headrace.testing.broker import BrokerProcess, running_broker
+from headrace.testing.disk import SimulatedDisk
 from headrace.wire import Api
 
 FENCED, INVALID_EPOCH, INVALID_STATE, INVALID_MAPPING, INVALID_TIMEOUT = 90, 47, 48, 49, 50
-UNSTABLE, UNKNOWN_PARTITION = 88, 3
+UNSTABLE, UNKNOWN_PARTITION, NOT_AVAILABLE = 88, 3, 15
 PROTOCOLS = pytest.mark.parametrize("bumps", [False, True], ids=["version 1", "version 2"])
 _names = itertools.count()
 
@@ -223,6 +225,34 @@ def test_a_late_end_of_an_earlier_transaction_does_not_touch_a_later_one(broker,
         raw.end(commit=False)
         wait_for_state(raw, "CompleteAbort")
     assert committed(broker, topic) == [b"first"]
+
+
+@PROTOCOLS
+def test_on_a_full_disk_nothing_is_decided_and_the_end_succeeds_when_there_is_room(bumps):
+    disk = SimulatedDisk()
+    with running_broker(Path("/data"), disk=disk) as broker:
+        create(broker.port, "t")
+        with producing(broker, bumps=bumps) as raw:
+            raw.send("t", 0, b"kept")
+            raw.send_offset("g", "t", 0, 3)
+            disk.capacity_bytes = disk.used_bytes()
+            with refused(NOT_AVAILABLE):
+                raw.end(commit=True)
+            assert committed(broker, "t") == []
+            disk.capacity_bytes = None
+            end_when_available(raw)
+            wait_for_state(raw, "CompleteCommit")
+            assert fetched(raw, "g", "t") == (0, 3)
+        assert committed(broker, "t") == [b"kept"]
+
+
+def end_when_available(raw):
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            return raw.end(commit=True)
+        except Refused as error:
+            assert error.code == NOT_AVAILABLE and time.monotonic() < deadline, error
 
 
 # --- offsets --------------------------------------------------------------------------------------
