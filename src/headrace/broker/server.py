@@ -27,7 +27,7 @@ from headrace.broker.overload import Overload
 from headrace.broker.partition import Partition
 from headrace.broker.quotas import PRODUCER, Quotas
 from headrace.broker.replies import Reply
-from headrace.broker.settings import BrokerSettings, host_and_port
+from headrace.broker.settings import BrokerSettings, host_and_port, is_loopback
 from headrace.broker.topics import Topics
 from headrace.broker.transactions import Transactions
 from headrace.clock import Clock, SystemClock
@@ -150,6 +150,8 @@ class Broker:
         """How connections are encrypted, in `create_server`'s words; raises ConfigError."""
         chosen = self.settings
         if not chosen.tls_certificate:
+            if chosen.authenticate and not is_loopback(self.host):
+                logger.warning("no tls_certificate: what clients and broker say can be read on the way")
             return {}
         context = server_context(chosen.tls_certificate, chosen.tls_key, chosen.tls_client_ca)
         return {"ssl": context, "ssl_handshake_timeout": chosen.receive_timeout_ms / 1000}

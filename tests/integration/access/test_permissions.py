@@ -102,6 +102,12 @@ def test_a_transactional_id_needs_permission(secured, topic):
     with pytest.raises(ck.KafkaException) as refused:
         producer.init_transactions(15)
     assert refused.value.args[0].code() == TRANSACTION_DENIED
+    secured.allow("alice", "ALL", "TRANSACTIONAL_ID", topic)
+    producer = ck.Producer({**secured.as_user("alice"), "transactional.id": topic})
+    producer.init_transactions(15)
+    producer.begin_transaction()
+    producer.produce(topic, b"x")
+    producer.commit_transaction(15)
 
 
 def test_a_group_needs_permission(secured, topic):

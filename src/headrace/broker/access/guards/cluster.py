@@ -199,12 +199,12 @@ DESCRIBE_CONFIGS, ALTER_CONFIGS = Operation.DESCRIBE_CONFIGS, Operation.ALTER_CO
 
 CLUSTER_GUARDS: dict[int, Guard] = {
     Api.SASL_HANDSHAKE: open_to_all,  # SASL, which comes before anybody is known
-    Api.API_VERSIONS: open_to_all,  # ApiVersions
+    Api.API_VERSIONS: open_to_all,
     Api.INIT_PRODUCER_ID: init_producer_id,
-    24: add_partitions,  # AddPartitionsToTxn
-    25: add_offsets,  # AddOffsetsToTxn
-    26: end_transaction,  # EndTxn
-    28: commit_offsets,  # TxnOffsetCommit
+    Api.ADD_PARTITIONS_TO_TXN: add_partitions,
+    Api.ADD_OFFSETS_TO_TXN: add_offsets,
+    Api.END_TXN: end_transaction,
+    Api.TXN_OFFSET_COMMIT: commit_offsets,
     Api.DESCRIBE_ACLS: on_cluster(DESCRIBE, REFUSED),
     Api.CREATE_ACLS: each_on_cluster(ALTER, "creations", "results"),
     Api.DELETE_ACLS: each_on_cluster(ALTER, "filters", "filter_results"),
@@ -213,12 +213,12 @@ CLUSTER_GUARDS: dict[int, Guard] = {
     Api.DESCRIBE_LOG_DIRS: on_cluster(DESCRIBE, {"error_code": DENIED, "results": []}),
     Api.SASL_AUTHENTICATE: open_to_all,
     Api.INCREMENTAL_ALTER_CONFIGS: configs(ALTER_CONFIGS, "responses"),
-    48: on_cluster(DESCRIBE_CONFIGS, {**REFUSED, "entries": None}),  # DescribeClientQuotas
-    49: each_on_cluster(ALTER_CONFIGS, "entries", "entries"),  # AlterClientQuotas
+    Api.DESCRIBE_CLIENT_QUOTAS: on_cluster(DESCRIBE_CONFIGS, {**REFUSED, "entries": None}),
+    Api.ALTER_CLIENT_QUOTAS: each_on_cluster(ALTER_CONFIGS, "entries", "entries"),
     Api.DESCRIBE_USER_SCRAM_CREDENTIALS: describe_users,
     Api.ALTER_USER_SCRAM_CREDENTIALS: alter_users,
     Api.DESCRIBE_CLUSTER: describe_cluster,
-    65: describe_transactions,  # DescribeTransactions
-    66: list_transactions,  # ListTransactions
+    Api.DESCRIBE_TRANSACTIONS: describe_transactions,
+    Api.LIST_TRANSACTIONS: list_transactions,
     Api.LIST_CONFIG_RESOURCES: on_cluster(DESCRIBE_CONFIGS, {"error_code": DENIED}),
 }
