@@ -277,6 +277,21 @@ class TransactionalLife(RuleBasedStateMachine):
         self.sent_ends.append((instance, instance.serial, instance.claim, commit))
         self.send_end(instance, instance.serial, instance.claim, commit)
 
+    @rule(data=st.data(), commit=st.booleans(), index=st.sampled_from(PARTITIONS))
+    def end_and_go_on(self, data, commit, index):
+        """The answer comes, and the next transaction begins while the last is being carried out."""
+        self.end(data, commit)
+        self.sync_journal()
+        instance = self.some(data, lambda each: each.idle)
+        if instance is not None and not self.unqueued():
+            if not instance.bumps:
+                self.send_add(instance, index)
+                self.sync_journal()
+            if instance.idle and (instance.bumps or index in instance.added):
+                self.send_data(instance, index, 8)
+                if data.draw(st.booleans()):
+                    self.sync_partition(index)
+
     @rule(data=st.data())
     def repeat_end(self, data):
         instance = self.some(data, lambda each: not each.gone and each.ending is not None)
