@@ -100,6 +100,7 @@ def _upsertion(name: str, mechanism: Any, password: str) -> Any:
 
 def _alter(bootstrap: str, doing: str, name: str, changes: list[Any]) -> None:
     client = admin(bootstrap)
+    _require_on_cluster(client, "ALTER", doing, bootstrap)
     with explained(doing, bootstrap):
         client.alter_user_scram_credentials(changes, request_timeout=ANSWER_TIMEOUT_S)[name].result()
 
@@ -120,8 +121,25 @@ def list_users(data: Data = None, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_j
     Output(as_json=as_json).document({"users": listed}, _render_users)
 
 
+def _require_on_cluster(client: Any, operation: str, doing: str, bootstrap: str) -> None:
+    """Raises RequestError unless the broker lets the user do this.
+
+    Asked beforehand because librdkafka 2.16 takes a refused list of users badly (it crashes)
+    and that of permissions for an empty one.
+    """
+    with explained(doing, bootstrap):
+        asked = client.describe_cluster(include_authorized_operations=True, request_timeout=ANSWER_TIMEOUT_S)
+        allowed = asked.result().authorized_operations
+    if kafka.AclOperation[operation] not in (allowed or ()):
+        raise RequestError(
+            f"{doing}: not allowed for this user, who needs {operation.lower()} on the cluster;"
+            " an administrator can allow it with `headrace acls add`"
+        )
+
+
 def _listed(bootstrap: str) -> dict[str, list[tuple[str, int]]]:
     client = admin(bootstrap)
+    _require_on_cluster(client, "DESCRIBE", "listing users", bootstrap)
     with explained("listing users", bootstrap):
         asked: Any = client.describe_user_scram_credentials(request_timeout=ANSWER_TIMEOUT_S)
         found = asked.result()
@@ -328,6 +346,7 @@ def list_acls(
         kafka.AclPermissionType.ANY,
     )
     client = admin(bootstrap)
+    _require_on_cluster(client, "DESCRIBE", "listing permissions", bootstrap)
     with explained("listing permissions", bootstrap):
         found = client.describe_acls(any_kind, request_timeout=ANSWER_TIMEOUT_S).result()
     _show(found, as_json)
@@ -354,4 +373,8 @@ def _described(binding: Any) -> dict[str, str]:
 def _render_acls(data: dict[str, Any]) -> str:
     rows = [list(each.values()) for each in data["acls"]]
     columns = ["user", "permission", "operation", "resource", "name", "pattern", "host"]
-    return table_text(columns, rows) if rows else "there are no entries: only super users may do anything"
+    return (
+        table_text(columns, rows)
+        if rows
+        else "there are no entries; where users must log in, only super users may do anything"
+    )

@@ -148,6 +148,8 @@ def test_the_broker_refuses_to_listen_to_the_world_unless_told_so(tmp_path):
 
 def test_a_users_name_and_removal_on_the_command_line(world):
     world.headrace("users", "add", "alice", "--new-password-file", str(world.files / "alice"))
+    assert "not allowed" in world.headrace("users", "list", user="alice", expect=1)
+    assert "not allowed" in world.headrace("acls", "list", user="alice", expect=1)
     world.headrace("acls", "remove", "alice", "--operation", "read", "--topic", "nothing", expect=1)
     world.headrace("users", "remove", "alice", "--yes")
     world.headrace("users", "remove", "alice", "--yes", expect=1)

@@ -3,12 +3,14 @@
 import shutil
 from typing import TYPE_CHECKING, Any
 
+from headrace.broker.access.acls import Resource, operations_on
 from headrace.wire import Api, ErrorCode, Frame, Request, encode_response
 
 if TYPE_CHECKING:
     from headrace.broker.server import Broker
 
 __all__ = [
+    "EVERYTHING",
     "api_versions",
     "describe_cluster",
     "describe_log_dirs",
@@ -17,6 +19,8 @@ __all__ = [
 
 # Clients that know it bump their epoch with each transaction, and add partitions by producing to them.
 TRANSACTION_VERSION = 2
+
+EVERYTHING = sum(1 << operation for operation in operations_on(Resource.CLUSTER))
 
 
 async def api_versions(broker: "Broker", request: Request) -> dict[str, Any]:  # noqa: ARG001 - a handler's form
@@ -52,9 +56,11 @@ def _served() -> list[dict[str, int]]:
 
 
 async def describe_cluster(broker: "Broker", request: Request) -> dict[str, Any]:
-    """A cluster of one."""
+    """A cluster of one; where nobody has to log in, everybody may do everything to it."""
     host, port = broker.advertised(request)
+    asked = request.body.include_cluster_authorized_operations
     return {
+        **({"cluster_authorized_operations": EVERYTHING} if asked else {}),
         "endpoint_type": request.body.endpoint_type,
         "cluster_id": broker.directory.cluster_id,
         "controller_id": broker.settings.node_id,

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
+from headrace.broker.apis.cluster import EVERYTHING
 from headrace.broker.topics import INTERNAL_TOPICS
 from headrace.errors import HeadraceError, RequestError
 from headrace.storage import Topic, TopicConfig, check_topic_name
@@ -33,7 +34,9 @@ async def metadata(broker: "Broker", request: Request) -> dict[str, Any]:
     else:
         topics = [await _wanted(broker, request, topic) for topic in wanted]
     host, port = broker.advertised(request)
+    asked = request.body.include_cluster_authorized_operations
     return {
+        **({"cluster_authorized_operations": EVERYTHING} if asked else {}),
         "brokers": [{"node_id": broker.settings.node_id, "host": host, "port": port}],
         "cluster_id": broker.directory.cluster_id,
         "controller_id": broker.settings.node_id,
