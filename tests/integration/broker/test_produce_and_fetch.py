@@ -1,9 +1,11 @@
 import threading
+from pathlib import Path
 
 import pytest
 
 from headrace.errors import RetriableError
 from headrace.records import check_batch, decode_batch, read_header
+from headrace.testing.broker import BrokerProcess
 from headrace.wire import Api, ErrorCode, encode_request
 
 from .conftest import Peer, batch_of, produce_fields
@@ -57,6 +59,16 @@ def wait_for_reader(broker, topic):
 def test_min_bytes_holds_a_fetch_back_until_there_is_enough(peer, topic):
     peer.produce(topic, batch_of(b"x"))
     assert values_in(peer.fetch(topic, 0, wait_ms=200, min_bytes=1_000_000)) == [b"x"]
+
+
+def test_a_fetch_that_finds_nothing_is_answered_when_its_time_is_over(broker, topic):
+    # On the loop that the process uses: its timers are the ones that may run early.
+    with BrokerProcess(Path(broker.settings.data).parent / f"{topic}-own") as own:
+        peer = Peer(own.port)
+        peer.create(topic)
+        for wait_ms in range(1, 120):
+            assert values_in(peer.fetch(topic, 0, wait_ms=wait_ms)) == []
+        peer.close()
 
 
 def test_a_parked_fetch_of_a_client_that_left_is_forgotten(broker, topic):
