@@ -91,12 +91,7 @@ class Broker:
     @asynccontextmanager
     async def serving(self) -> AsyncIterator["Broker"]:
         """Opens the directory, listens, and undoes both at the end of the block."""
-        self.directory = await self.in_thread(
-            DataDirectory,
-            Path(self.settings.data),
-            disk=self._disk,
-            on_sync=self.metrics.sync_seconds.observe,
-        )
+        self.directory = await self._open_directory()
         try:
             await self.access.load(self.directory.path, self._disk)
             self.topics = Topics(self.directory, self._executor)
@@ -125,6 +120,18 @@ class Broker:
                     await self.events.close()
         finally:
             await self._close()
+
+    async def _open_directory(self) -> DataDirectory:
+        observe = self.metrics.sync_seconds.observe
+        try:
+            return await self.in_thread(
+                DataDirectory, Path(self.settings.data), disk=self._disk, on_sync=observe
+            )
+        except OSError as error:
+            raise ConfigError(
+                f"cannot open the data directory {self.settings.data} ({error.strerror or error});"
+                " mend it or choose another --data"
+            ) from error
 
     async def _listen(self) -> asyncio.Server:
         loop = asyncio.get_running_loop()

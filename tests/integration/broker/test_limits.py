@@ -170,3 +170,12 @@ def test_a_port_that_is_taken_is_refused_with_the_next_step(start, tmp_path):
         running_broker(tmp_path / "two", listen=taken),
     ):
         pass
+
+
+def test_a_data_directory_that_cannot_be_is_refused_with_the_next_step(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with (
+        pytest.raises(ConfigError, match="choose another --data"),
+        running_broker(tmp_path / "file" / "data"),
+    ):
+        pass
