@@ -82,14 +82,13 @@ async def _append_admitted(
 
 
 async def _admitted(broker: "Broker", request: Request, data: Any, part: Any) -> bool:
-    """Whether there is a coordinator, and the batch's transaction goes on; RequestError if it does not."""
-    coordinator = getattr(broker, "transactions", None)
-    if coordinator is None or part.records is None:
+    """Whether the batch is of a transaction that goes on; RequestError if it does not go on."""
+    if part.records is None:
         return False
     header = read_header(part.records)
     if not header.is_transactional:
         return False
-    outcome = coordinator.admit(
+    outcome = broker.transactions.admit(
         header.producer_id,
         header.producer_epoch,
         request.body.transactional_id,
