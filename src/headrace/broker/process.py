@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import logging
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -52,6 +53,8 @@ async def _serve(
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, stop.set)
+    if settings.until_stdin_closes:
+        _stop_at_end_of_input(loop, stop)
     async with Broker(settings, group_settings=group_settings).serving() as broker:
         gc.collect()
         gc.freeze()  # what start-up made stays; collections need not look at it again
@@ -59,3 +62,14 @@ async def _serve(
         if on_listening is not None:
             on_listening(broker)
         await stop.wait()
+
+
+def _stop_at_end_of_input(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+    descriptor = sys.stdin.fileno()
+
+    def on_input() -> None:
+        if not os.read(descriptor, 4096):
+            loop.remove_reader(descriptor)
+            stop.set()
+
+    loop.add_reader(descriptor, on_input)

@@ -35,6 +35,10 @@ class BrokerSettings:
     allow_unauthenticated: bool = setting(
         False, "Let listen be beyond loopback although nobody has to authenticate: whoever reaches it, rules."
     )
+    until_stdin_closes: bool = setting(
+        False,
+        "Stop cleanly when standard input ends too, as it does when the process that started this one dies.",
+    )
     node_id: int = setting(1, "This node's id in metadata answers.")
     auto_create_topics: bool = setting(
         True, "Create a topic when a client that allows it asks for one that is missing."
@@ -47,6 +51,9 @@ class BrokerSettings:
     max_control_bytes: int = setting(4 * MIB, "Largest request other than a produce request.")
     request_memory_bytes: int = setting(
         32 * MIB, "Memory for requests over 64 KiB being received or written; one at a time may exceed it."
+    )
+    max_decompressed_bytes: int = setting(
+        64 * MIB, "Largest record batch once it is decompressed; a larger one is refused."
     )
     produce_pipeline: int = setting(
         32, "Produce requests of one connection that may wait for their sync at once."
