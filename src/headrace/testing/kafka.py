@@ -14,7 +14,6 @@ and does not start is another matter: ConfigError, with its last words.
 
 import base64
 import contextlib
-import os
 import shutil
 import signal
 import socket
@@ -31,8 +30,9 @@ from typing import Self
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from headrace.errors import ConfigError, HeadraceError
+from headrace.errors import ConfigError
 from headrace.java import find_java
+from headrace.testing.maven import PeerUnavailable, fetch_jars, run_tool
 
 __all__ = ["KAFKA_VERSION", "KafkaServer", "PeerUnavailable", "fetch_kafka", "wait_for_metadata"]
 
@@ -60,27 +60,9 @@ _JVM_OPTIONS = (
 )
 
 
-class PeerUnavailable(HeadraceError):  # noqa: N818 - a circumstance to skip on, not a fault
-    """The peer cannot be run on this machine; the message says why and what would help."""
-
-
 def fetch_kafka(cache: Path | None = None) -> Path:
-    """The folder that holds Kafka's jars, fetched through Maven the first time.
-
-    A folder under its final name is complete: it is built aside and renamed, so
-    processes may fetch at once and one that is killed leaves nothing half-done.
-    """
-    folder = (cache or _peer_cache()) / f"kafka-{KAFKA_VERSION}"
-    if folder.is_dir():
-        return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".fetching-", dir=folder.parent) as scratch:
-        jars = _fetch_jars(Path(scratch))
-        with contextlib.suppress(OSError):  # another process was faster; its folder is as good
-            jars.rename(folder)
-    if not folder.is_dir():
-        raise PeerUnavailable(f"cannot keep Kafka's jars in {folder}; make its parent writable")
-    return folder
+    """The folder that holds Kafka's jars, fetched through Maven the first time."""
+    return fetch_jars("Kafka", f"kafka-{KAFKA_VERSION}", _ARTIFACTS, cache)
 
 
 def wait_for_metadata(bootstrap: str, is_alive: Callable[[], bool], timeout_s: float) -> bool:
@@ -122,7 +104,7 @@ class KafkaServer:
 
     def __init__(self, settings: Mapping[str, str] | None = None, *, timeout_s: float = 60) -> None:
         self._jars = fetch_kafka()
-        self._java = _find_java()
+        self._java = find_peer_java()
         self._settings = dict(settings or {})
         self._timeout_s = timeout_s
         self._folder = Path(tempfile.mkdtemp(prefix="headrace-kafka-"))
@@ -151,7 +133,7 @@ class KafkaServer:
 
     def rss_bytes(self) -> int:
         """Resident memory of the broker's process."""
-        return int(_run(["ps", "-o", "rss=", "-p", str(self.pid)], timeout_s=10).stdout) * 1024
+        return int(run_tool(["ps", "-o", "rss=", "-p", str(self.pid)], timeout_s=10).stdout) * 1024
 
     def kill(self) -> None:
         """Ends the process without a chance to tidy up, as `kill -9` does; the data stays."""
@@ -179,7 +161,7 @@ class KafkaServer:
     def _choose_ports_and_start(self) -> None:
         # Kafka must know its ports beforehand, so another process can take one in between.
         for _ in range(3):
-            self._configure(*_free_ports(2))
+            self._configure(*free_ports(2))
             self._format_storage()
             if self._start():
                 return
@@ -196,7 +178,7 @@ class KafkaServer:
     def _format_storage(self) -> None:
         shutil.rmtree(self.data_dir, ignore_errors=True)
         arguments = ("format", "--cluster-id", _cluster_id(), "--config")
-        done = _run(self._command("kafka.tools.StorageTool", *arguments), timeout_s=60)
+        done = run_tool(self._command("kafka.tools.StorageTool", *arguments), timeout_s=60)
         if done.returncode != 0:
             raise ConfigError(f"Kafka refused its configuration: {(done.stdout + done.stderr)[-2000:]}")
 
@@ -251,56 +233,12 @@ def _single_node(data_dir: Path, broker_port: int, controller_port: int) -> dict
     }
 
 
-def _peer_cache() -> Path:
-    root = os.environ.get("XDG_CACHE_HOME")
-    return (Path(root) if root else Path.home() / ".cache") / "headrace" / "peers"
-
-
-def _fetch_jars(scratch: Path) -> Path:
-    maven = shutil.which("mvn")
-    if maven is None:
-        raise PeerUnavailable(
-            "Kafka's jars come through Maven, and there is no `mvn` on the path; install it"
-        )
-    (scratch / "pom.xml").write_text(_pom())
-    jars = scratch / "jars"
-    command = [maven, "-q", "-B", "-f", str(scratch / "pom.xml"), "dependency:copy-dependencies"]
-    command += [f"-DoutputDirectory={jars}", "-DincludeScope=runtime"]
-    done = _run(command, timeout_s=600)
-    if done.returncode != 0:
-        raise PeerUnavailable(f"Maven could not fetch Kafka {KAFKA_VERSION}: {_first_error(done.stdout)}")
-    return jars
-
-
-def _pom() -> str:
-    dependencies = "".join(
-        f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version></dependency>"
-        for group, name, version in _ARTIFACTS
-    )
-    project = "<groupId>headrace.peers</groupId><artifactId>kafka</artifactId><version>1</version>"
-    return (
-        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
-        f"{project}<dependencies>{dependencies}</dependencies></project>"
-    )
-
-
-def _first_error(output: str) -> str:
-    errors = (line for line in output.splitlines() if line.startswith("[ERROR]"))
-    return next(errors, "it gave no reason")[:500]
-
-
-def _find_java() -> Path:
+def find_peer_java() -> Path:
+    """The `java` that runs a peer; raises PeerUnavailable where there is none."""
     try:
         return find_java().home / "bin" / "java"
     except ConfigError as none_found:
         raise PeerUnavailable(str(none_found)) from none_found
-
-
-def _run(command: list[str], *, timeout_s: float) -> subprocess.CompletedProcess[str]:
-    try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)  # noqa: S603
-    except subprocess.TimeoutExpired:
-        raise PeerUnavailable(f"`{Path(command[0]).name}` did not finish in {timeout_s} s") from None
 
 
 def _cluster_id() -> str:
@@ -310,7 +248,8 @@ def _cluster_id() -> str:
     return text
 
 
-def _free_ports(count: int) -> Iterator[int]:
+def free_ports(count: int) -> Iterator[int]:
+    """Loopback ports that nobody listens on at this moment."""
     with contextlib.ExitStack() as held:
         sockets = [held.enter_context(socket.socket()) for _ in range(count)]
         for one in sockets:
