@@ -20,6 +20,7 @@ from headrace.broker.connection import Connection
 from headrace.broker.coordinator import Coordinator
 from headrace.broker.events import Events
 from headrace.broker.http import metrics_endpoint
+from headrace.broker.inspection import Inspector
 from headrace.broker.lag_watch import LagWatch
 from headrace.broker.memory import MemoryBudget
 from headrace.broker.metrics_broker import Metrics
@@ -72,6 +73,7 @@ class Broker:
         self.request_memory = MemoryBudget(settings.request_memory_bytes)
         self._executor = ThreadPoolExecutor(settings.commit_threads, "headrace-disk")
         self._readers = ThreadPoolExecutor(2, "headrace-read")
+        self.inspector = Inspector(settings.max_decompressed_bytes)
         self._connections: set[Connection] = set()
         self._reclaiming: asyncio.TimerHandle | None = None
         self._group_settings = group_settings or GroupSettings()
@@ -170,6 +172,7 @@ class Broker:
         await self.in_thread(self.directory.close)
         self._executor.shutdown()
         self._readers.shutdown()
+        self.inspector.close()
 
     def in_thread(self, call: Callable[..., T], *args: Any, **named: Any) -> "asyncio.Future[T]":
         """Runs something that blocks on a worker thread."""

@@ -18,7 +18,8 @@ from headrace.records.header import (
     BatchHeader,
     read_header,
 )
-from headrace.records.record import Record, decode_batch, encode_batch, rewrite_batch
+from headrace.records.inspection import check_records
+from headrace.records.record import Record, decode_batch, encode_batch, iterate_batch, rewrite_batch
 from headrace.records.verifier import BatchVerifier
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ __all__ = [
     "Marker",
     "Record",
     "check_batch",
+    "check_records",
     "checksum",
     "decode_batch",
     "decode_columns",
@@ -40,6 +42,7 @@ __all__ = [
     "decompress",
     "encode_batch",
     "encode_marker",
+    "iterate_batch",
     "read_header",
     "rewrite_batch",
     "stamp",

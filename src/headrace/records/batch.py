@@ -4,7 +4,7 @@ import struct
 
 from crc32c import crc32c
 
-from headrace.errors import CorruptionError
+from headrace.errors import CorruptionError, RequestError
 from headrace.records.header import (
     APPEND_TIME_BIT,
     ATTRIBUTES_AT,
@@ -14,7 +14,11 @@ from headrace.records.header import (
     read_header,
 )
 
-__all__ = ["check_batch", "checksum", "seal", "stamp", "stamp_append_time"]
+__all__ = ["INVALID_RECORD", "check_batch", "checksum", "seal", "stamp", "stamp_append_time"]
+
+INVALID_RECORD = 87
+_FORMATS = (0, 1, 2)
+_LEAST_LENGTH = 14  # of the oldest format: with less, Kafka takes the length itself for damaged
 
 _BASE_OFFSET = struct.Struct(">q")
 _LEADER_EPOCH = struct.Struct(">i")
@@ -22,6 +26,7 @@ _CRC = struct.Struct(">I")
 _ATTRIBUTES = struct.Struct(">h")
 _MAX_TIMESTAMP = struct.Struct(">q")
 
+Readable = bytes | bytearray | memoryview
 Writable = bytearray | memoryview
 
 
@@ -30,35 +35,61 @@ def checksum(buffer: bytes | bytearray | memoryview, position: int, size_bytes: 
     return int(crc32c(memoryview(buffer)[position + ATTRIBUTES_AT : position + size_bytes]))
 
 
-def check_batch(
-    buffer: bytes | bytearray | memoryview, position: int = 0, *, produced: bool = True
-) -> BatchHeader:
+def check_batch(buffer: Readable, position: int = 0, *, produced: bool = True) -> BatchHeader:
     """The header of a batch that is whole and intact; raises CorruptionError otherwise.
 
     `produced` also demands what a producer's batch must have and a compacted one
-    need not: at least one record, and offsets without gaps.
+    need not: format 2, all its bytes, offsets from 0 on without gaps, and a record
+    for each. What Kafka answers with INVALID_RECORD then is a RequestError with that
+    code. The records themselves are `check_records`' business.
     """
+    if produced and len(buffer) - position < HEADER_BYTES:
+        raise _invalid(f"{len(buffer) - position} bytes, which is less than a header")
     header = read_header(buffer, position)
-    fault = _fault(header, len(buffer) - position, produced)
+    fault = _fault(header, len(buffer) - position)
+    if fault is not None and produced and _is_understood(header):
+        raise _invalid(fault)
     if fault is None and checksum(buffer, position, header.size_bytes) != header.crc:
         fault = f"the batch's CRC is {header.crc:#010x}, its bytes give another"
+    if fault is None and not produced:
+        fault = _negative(header)
     if fault is not None:
         raise CorruptionError(
             fault, start=position, end=min(len(buffer), position + max(header.size_bytes, 0))
         )
+    if produced:
+        _check_offsets(header)
     return header
 
 
-def _fault(header: BatchHeader, available: int, produced: bool) -> str | None:
+def _fault(header: BatchHeader, available: int) -> str | None:
     if header.magic != 2:
         return f"record batch of format {header.magic}; only format 2 is kept, use a client newer than 0.11"
     if header.size_bytes < HEADER_BYTES or header.size_bytes > available:
         return f"the batch claims {header.size_bytes} bytes, {available} are there"
-    if header.last_offset_delta < 0 or header.record_count < 0:
-        return f"negative counts: last offset delta {header.last_offset_delta}, {header.record_count} records"
-    if produced and header.record_count != header.last_offset_delta + 1:
-        return f"{header.record_count} records do not fill {header.last_offset_delta + 1} offsets"
     return None
+
+
+def _is_understood(header: BatchHeader) -> bool:
+    """Whether Kafka takes it for a batch, if one that it does not want, rather than for damage."""
+    return header.magic in _FORMATS and header.batch_length >= _LEAST_LENGTH
+
+
+def _negative(header: BatchHeader) -> str | None:
+    if header.last_offset_delta >= 0 and header.record_count >= 0:
+        return None
+    return f"negative counts: last offset delta {header.last_offset_delta}, {header.record_count} records"
+
+
+def _check_offsets(header: BatchHeader) -> None:
+    if header.record_count != header.last_offset_delta + 1 or header.record_count < 1:
+        raise _invalid(f"{header.record_count} records, and the last has offset {header.last_offset_delta}")
+    if header.base_offset:
+        raise _invalid(f"offsets from {header.base_offset} on; a producer's batch begins at 0")
+
+
+def _invalid(message: str) -> RequestError:
+    return RequestError(f"no valid record batch: {message}", code=INVALID_RECORD)
 
 
 def stamp(buffer: Writable, position: int, base_offset: int, leader_epoch: int) -> None:

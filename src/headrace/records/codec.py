@@ -6,7 +6,7 @@ from typing import Any
 
 from headrace.errors import CorruptionError
 
-__all__ = ["Codec", "decompress"]
+__all__ = ["Codec", "TooLarge", "decompress"]
 
 DEFAULT_MAX_BYTES = 256 * 1024 * 1024
 _XERIAL = b"\x82SNAPPY\x00"
@@ -23,8 +23,12 @@ class Codec(IntEnum):
     ZSTD = 4
 
 
+class TooLarge(CorruptionError):  # noqa: N818 - nothing need be wrong with it but its size
+    """Data that expands beyond the bound it was given."""
+
+
 def decompress(codec: int, data: bytes | memoryview, *, max_bytes: int = DEFAULT_MAX_BYTES) -> bytes:
-    """The plain bytes; raises CorruptionError if they are damaged or exceed `max_bytes`.
+    """The plain bytes; raises CorruptionError if they are damaged, TooLarge if they exceed `max_bytes`.
 
     Never allocates more than about `max_bytes`, whatever the data claims.
     """
@@ -41,8 +45,8 @@ def decompress(codec: int, data: bytes | memoryview, *, max_bytes: int = DEFAULT
     return _inflate(kind, data, max_bytes)
 
 
-def _too_large(kind: Codec, max_bytes: int) -> CorruptionError:
-    return CorruptionError(f"{kind.name.lower()} data expands beyond {max_bytes} bytes; send smaller batches")
+def _too_large(kind: Codec, max_bytes: int) -> TooLarge:
+    return TooLarge(f"{kind.name.lower()} data expands beyond {max_bytes} bytes; send smaller batches")
 
 
 def _gunzip(data: bytes | memoryview, max_bytes: int) -> bytes:

@@ -4,11 +4,11 @@ Streams of records go through `decode_columns` instead.
 """
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from headrace.errors import CorruptionError
-from headrace.records.batch import check_batch, seal
+from headrace.records.batch import Readable, check_batch, seal
 from headrace.records.codec import DEFAULT_MAX_BYTES, Codec, decompress
 from headrace.records.header import (
     APPEND_TIME_BIT,
@@ -21,7 +21,10 @@ from headrace.records.header import (
     BatchHeader,
 )
 
-__all__ = ["Record", "decode_batch", "encode_batch", "rewrite_batch"]
+__all__ = ["Record", "decode_batch", "encode_batch", "iterate_batch", "rewrite_batch"]
+
+READ_ERRORS: tuple[type[Exception], ...] = (ValueError, IndexError, struct.error)
+"""What aiokafka's reader raises on records that do not fit, beside its own CorruptRecordException."""
 
 Headers = Sequence[tuple[str, bytes | None]]
 
@@ -36,26 +39,32 @@ class Record(NamedTuple):
     headers: Headers = ()
 
 
-def decode_batch(
-    buffer: bytes | bytearray | memoryview, position: int = 0, *, max_bytes: int = DEFAULT_MAX_BYTES
-) -> list[Record]:
+def decode_batch(buffer: Readable, position: int = 0, *, max_bytes: int = DEFAULT_MAX_BYTES) -> list[Record]:
     """The records of the batch at `position`, checked first; CorruptionError if anything is wrong."""
+    return list(iterate_batch(buffer, position, max_bytes=max_bytes))
+
+
+def iterate_batch(
+    buffer: Readable, position: int = 0, *, max_bytes: int = DEFAULT_MAX_BYTES
+) -> Iterator[Record]:
+    """The same, one record after the other: of a batch of millions only one is held at a time."""
     from aiokafka.errors import CorruptRecordException
     from aiokafka.record.default_records import DefaultRecordBatch
 
     header = check_batch(buffer, position, produced=False)
-    plain = _plain_batch(header, memoryview(buffer)[position : position + header.size_bytes], max_bytes)
+    batch = memoryview(buffer)[position : position + header.size_bytes]
     try:
-        return [Record(r.offset, r.timestamp, r.key, r.value, r.headers) for r in DefaultRecordBatch(plain)]
-    except (CorruptRecordException, ValueError, IndexError, struct.error) as error:
+        for r in DefaultRecordBatch(plain_batch(header, batch, max_bytes)):
+            yield Record(r.offset, r.timestamp, r.key, r.value, r.headers)
+    except (CorruptRecordException, *READ_ERRORS) as error:
         raise CorruptionError(f"the records of the batch at offset {header.base_offset}: {error}") from error
 
 
-def _plain_batch(header: BatchHeader, batch: memoryview, max_bytes: int) -> bytes:
+def plain_batch(header: BatchHeader, batch: Readable, max_bytes: int = DEFAULT_MAX_BYTES) -> bytes:
     """The same batch without compression (its CRC is then stale, and already checked)."""
     if header.codec == Codec.NONE:
         return bytes(batch)
-    plain = decompress(header.codec, batch[HEADER_BYTES:], max_bytes=max_bytes)
+    plain = decompress(header.codec, memoryview(batch)[HEADER_BYTES:], max_bytes=max_bytes)
     attributes = header.attributes & ~CODEC_BITS
     return HEADER.pack(*header._replace(attributes=attributes)) + plain
 

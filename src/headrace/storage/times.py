@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from headrace.errors import CorruptionError
-from headrace.records import Record, decode_batch
+from headrace.records import Record, iterate_batch
 from headrace.storage.reader import BatchPlace, LogReader
 from headrace.storage.segment import Segment
 
@@ -34,7 +34,7 @@ def _records_from(reader: LogReader, segment: Segment, timestamp_ms: int) -> Ite
     for place in reader.places(segment, timestamp_ms):
         if place.max_timestamp >= timestamp_ms:
             try:
-                yield from decode_batch(reader.read_batch(segment, place))
+                yield from iterate_batch(reader.read_batch(segment, place))
             except CorruptionError:
                 continue
 
@@ -63,7 +63,7 @@ def _largest_in(reader: LogReader, segment: Segment, place: BatchPlace, start_of
     if place.base_offset >= start_offset:
         return place.max_timestamp
     try:
-        records = decode_batch(reader.read_batch(segment, place))
+        records = iterate_batch(reader.read_batch(segment, place))
+        return max((r.timestamp_ms for r in records if r.offset >= start_offset), default=-1)
     except CorruptionError:
         return -1
-    return max((r.timestamp_ms for r in records if r.offset >= start_offset), default=-1)

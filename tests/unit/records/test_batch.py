@@ -1,6 +1,6 @@
 import pytest
 
-from headrace.errors import CorruptionError
+from headrace.errors import CorruptionError, RequestError
 from headrace.records import check_batch, decode_batch, read_header, stamp, stamp_append_time
 from headrace.testing.batches import batch
 
@@ -22,6 +22,8 @@ def test_a_flip_of_any_bit_that_the_crc_covers_is_noticed():
 @pytest.mark.parametrize("length", [0, 1, 60])
 def test_fewer_bytes_than_a_header_are_refused(length):
     with pytest.raises(CorruptionError, match="61 bytes"):
+        check_batch(batch(b"v")[:length], produced=False)
+    with pytest.raises(RequestError, match="less than a header"):
         check_batch(batch(b"v")[:length])
 
 
@@ -29,14 +31,26 @@ def test_every_cut_of_a_batch_is_refused():
     good = batch(b"value")
     for length in range(len(good)):
         with pytest.raises(CorruptionError):
+            check_batch(good[:length], produced=False)
+        with pytest.raises(RequestError):
             check_batch(good[:length])
 
 
 def test_the_old_formats_are_refused_with_advice():
     old = batch(b"v")
     old[16] = 1
-    with pytest.raises(CorruptionError, match=r"format 1.*newer than"):
+    with pytest.raises(RequestError, match=r"format 1.*newer than"):
         check_batch(old)
+    with pytest.raises(CorruptionError, match=r"format 1.*newer than"):
+        check_batch(old, produced=False)
+
+
+def test_a_producers_batch_begins_at_offset_0():
+    moved = batch(b"v")
+    stamp(moved, 0, 700, 0)
+    with pytest.raises(RequestError, match="begins at 0"):
+        check_batch(moved)
+    assert check_batch(moved, produced=False).base_offset == 700
 
 
 def test_a_negative_length_is_refused():
@@ -56,7 +70,7 @@ def test_a_batch_is_found_at_a_position():
 def test_stamping_the_offset_leaves_the_crc_right():
     stamped = batch(b"a", b"b")
     stamp(stamped, 0, 700, 0)
-    assert check_batch(stamped).leader_epoch == 0
+    assert check_batch(stamped, produced=False).leader_epoch == 0
     assert [record.offset for record in decode_batch(stamped)] == [700, 701]
 
 

@@ -1,8 +1,9 @@
 """Produce: check each batch, append it, answer when it is on disk.
 
 A batch of a transaction is appended only if the transactions' coordinator admits
-it, for which it may have to be waited; the requests behind it on the connection
-then wait too, so that their order holds.
+it, and a compressed one only after a look at its records; both may have to be
+waited for. The requests behind it on the connection then wait too, so that their
+order holds.
 """
 
 import asyncio
@@ -34,11 +35,11 @@ Pending = list[asyncio.Future[None]]
 def produce(broker: "Broker", request: Request, frame: bytearray) -> Answer | Awaitable[Answer]:
     """Appends now, in order; the future is done when every batch is synced or refused.
 
-    For a transactional request the future itself is awaited first: it is there
-    once everything is appended.
+    For a transactional request, or one with compressed batches, the future itself
+    is awaited first: it is there once everything is appended.
     """
-    if request.body.transactional_id is not None:
-        return _produce_in_transaction(broker, request, frame)
+    if request.body.transactional_id is not None or _takes_long(broker, request):
+        return _produce_later(broker, request, frame)
     pending: Pending = []
     topics = [
         {
@@ -53,13 +54,18 @@ def produce(broker: "Broker", request: Request, frame: bytearray) -> Answer | Aw
     return _answer(broker, request, frame, topics, pending)
 
 
-async def _produce_in_transaction(broker: "Broker", request: Request, frame: bytearray) -> Answer:
+def _takes_long(broker: "Broker", request: Request) -> bool:
+    takes_long = broker.inspector.takes_long
+    return any(takes_long(part.records) for data in request.body.topic_data for part in data.partition_data)
+
+
+async def _produce_later(broker: "Broker", request: Request, frame: bytearray) -> Answer:
     pending: Pending = []
     topics = []
     try:
         for data in request.body.topic_data:
             parts = [
-                await _append_admitted(broker, request, data, part, pending) for part in data.partition_data
+                await _append_later(broker, request, data, part, pending) for part in data.partition_data
             ]
             topics.append({"name": data.name, "topic_id": data.topic_id, "partition_responses": parts})
     except BaseException:
@@ -68,17 +74,31 @@ async def _produce_in_transaction(broker: "Broker", request: Request, frame: byt
     return _answer(broker, request, frame, topics, pending)
 
 
-async def _append_admitted(
+async def _append_later(
     broker: "Broker", request: Request, data: Any, part: Any, pending: Pending
 ) -> dict[str, Any]:
-    """Asks the coordinator, then appends with nothing in between: no marker can come first."""
+    """Looks at the records, asks the coordinator, then appends at once: no marker can come first."""
+    admitted = False
     try:
-        admitted = await _admitted(broker, request, data, part)
+        inspected = await _inspected(broker, data, part)
+        if request.body.transactional_id is not None:
+            admitted = await _admitted(broker, request, data, part)
     except HeadraceError as error:
         answer: dict[str, Any] = {"index": part.index}
         _refuse(answer, error)
         return answer
-    return _append(broker, request, data, part, pending, admitted=admitted)
+    return _append(broker, request, data, part, pending, admitted=admitted, inspected=inspected)
+
+
+async def _inspected(broker: "Broker", data: Any, part: Any) -> bool:
+    """Whether the batch's records were looked at; RequestError if something is wrong with them."""
+    topic = broker.topics.find(data.name, data.topic_id)
+    if topic is None or not broker.inspector.takes_long(part.records):
+        return False
+    if len(part.records) > topic.config.max_message_bytes:  # refused, whatever is in it
+        return False
+    await broker.inspector.inspect(part.records, keyed=topic.config.compacts)
+    return True
 
 
 async def _admitted(broker: "Broker", request: Request, data: Any, part: Any) -> bool:
@@ -154,7 +174,14 @@ def _when_all(pending: Pending, call: Callable[[], None]) -> None:
 
 
 def _append(
-    broker: "Broker", request: Request, data: Any, part: Any, pending: Pending, *, admitted: bool = False
+    broker: "Broker",
+    request: Request,
+    data: Any,
+    part: Any,
+    pending: Pending,
+    *,
+    admitted: bool = False,
+    inspected: bool = False,
 ) -> dict[str, Any]:
     """Appends one partition's batch; its part of the answer, completed when it is synced."""
     answer: dict[str, Any] = {"index": part.index, "error_code": 0, "base_offset": -1}
@@ -166,7 +193,9 @@ def _append(
         if partition is None:
             raise RequestError("no such partition", code=ErrorCode.unknown_topic_or_partition)
         now_ms = broker.clock.now_ms()
-        batch = _checked(topic, part.records, request, admitted)
+        batch, header = _checked(topic, part.records, request, admitted)
+        if not inspected:
+            broker.inspector.check(header, batch, keyed=topic.config.compacts)
         broker.overload.admit(topic, partition, batch, answer)
         appended = partition.append(batch, now_ms=now_ms)
         if topic.config.stamps_append_time:
@@ -194,8 +223,10 @@ def _topic(broker: "Broker", data: Any) -> Topic:
     return topic
 
 
-def _checked(topic: Topic, records: memoryview | None, request: Request, admitted: bool) -> memoryview:
-    """The one batch of a partition, once nothing speaks against it."""
+def _checked(
+    topic: Topic, records: memoryview | None, request: Request, admitted: bool
+) -> tuple[memoryview, BatchHeader]:
+    """The one batch of a partition, once nothing in its header speaks against it."""
     if records is None or not len(records):
         raise RequestError("no record batch for the partition", code=ErrorCode.invalid_record)
     if len(records) > topic.config.max_message_bytes:
@@ -214,12 +245,15 @@ def _checked(topic: Topic, records: memoryview | None, request: Request, admitte
             code=ErrorCode.transactional_id_authorization_failed if unnamed else ErrorCode.invalid_txn_state,
         )
     _check_kind(header, request.api_version)
-    return records
+    return records, header
 
 
 def _check_kind(header: BatchHeader, version: int) -> None:
-    if header.is_control:
-        raise RequestError("control batches are written by the broker only", code=ErrorCode.invalid_record)
+    if header.is_control or header.delete_horizon_ms is not None:
+        raise RequestError(
+            "control batches and delete horizons are written by the broker only",
+            code=ErrorCode.invalid_record,
+        )
     if (header.producer_id >= 0 and header.base_sequence < 0) or (
         header.is_transactional and header.producer_id < 0
     ):
