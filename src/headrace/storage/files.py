@@ -6,10 +6,13 @@ from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 
+from headrace.storage.ahead import ZerosPolicy
 from headrace.storage.disk import Disk
 from headrace.storage.index_cache import IndexCache
 
 __all__ = ["DataFile", "Files"]
+
+DEFAULT_ZEROS = ZerosPolicy()
 
 
 class DataFile:
@@ -40,10 +43,15 @@ class Files:
         limit: int = 512,
         index_cache_bytes: int = 32 * 1024 * 1024,
         on_sync: Callable[[float], None] | None = None,
+        zeros: ZerosPolicy | None = DEFAULT_ZEROS,
     ) -> None:
-        """`on_sync` is told, on the thread that synced, how many seconds each commit's sync took."""
+        """`on_sync` is told, on the thread that synced, how many seconds each commit's sync took.
+
+        `zeros`: which appends write zeros ahead of the next; None: none do.
+        """
         self.disk = disk
         self.on_sync = on_sync
+        self.zeros = zeros
         self.indexes = IndexCache(index_cache_bytes)
         self._limit = limit
         self._idle: OrderedDict[DataFile, None] = OrderedDict()

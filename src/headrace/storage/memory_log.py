@@ -57,7 +57,7 @@ class MemoryLog(PartitionLog):
         memory = MemoryDisk()
         start = read_log_start(disk, path / "log-start")
         write_log_start(memory, path / "log-start", start)
-        log = cls.open(path, _bounded(config), files=Files(memory))
+        log = cls.open(path, _bounded(config), files=Files(memory, zeros=None))
         assert isinstance(log, MemoryLog)
         log._disk, log._reserving = disk, threading.Lock()
         log._reserved = start

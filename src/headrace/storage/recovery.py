@@ -13,6 +13,7 @@ import contextlib
 import logging
 from typing import NamedTuple
 
+from headrace.storage.ahead import end_of_bytes
 from headrace.storage.checkpoint import Checkpoint, read_checkpoint
 from headrace.storage.damage import Damage, load_damage
 from headrace.storage.disk import sync
@@ -153,9 +154,12 @@ def _recover_active(
         size = active.size_bytes = reader.files.disk.size(fd)
         active.index = index
         stop, next_offset = _scan_tail(reader, active, fd, position, next_offset)
-        torn = TornTail(str(active.path), stop, size, next_offset) if stop < size else None
+        # Zeros at the end are what was written ahead and never used.
+        end = end_of_bytes(reader.files.disk, fd, stop, size)
+        torn = TornTail(str(active.path), stop, end, next_offset) if stop < end else None
         if torn is not None:
-            logger.warning("%s: cut off the torn tail, bytes %d to %d", active.path, stop, size)
+            logger.warning("%s: cut off the torn tail, bytes %d to %d", active.path, stop, end)
+        if stop < size:
             reader.files.disk.truncate(fd, stop)
         if size > position:
             # A killed process leaves bytes in the page cache only: sync before anyone reads them.
@@ -166,7 +170,7 @@ def _recover_active(
     next_offset = _replace_lost(reader, active, next_offset, checkpoint)
     if reader.segments[-1] is not active:
         persisted = 0
-    return next_offset, persisted, size - position, torn
+    return next_offset, persisted, end - position, torn
 
 
 def _clean_point(

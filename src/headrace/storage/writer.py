@@ -5,6 +5,7 @@ import logging
 from time import perf_counter
 from typing import NamedTuple
 
+from headrace.storage.ahead import ZerosAhead
 from headrace.storage.checkpoint import Checkpoint, write_checkpoint
 from headrace.storage.disk import sync, write_all
 from headrace.storage.index import position_in_file
@@ -53,6 +54,11 @@ class LogWriter:
         self._saved_position = self.active.size_bytes
         self._saved_ms = 0
         reader.tail = Tail(self.active)
+        self._zeros = self._no_zeros_yet()
+
+    def _no_zeros_yet(self) -> ZerosAhead:
+        files = self.reader.files
+        return ZerosAhead(files.disk, files.zeros, self.active.size_bytes)
 
     @property
     def active(self) -> Segment:
@@ -88,6 +94,9 @@ class LogWriter:
         fd = reader.files.pin(active.file)
         try:
             end = write_all(reader.files.disk, fd, [queued.batch for queued in run], position)
+            self._zeros.extend(
+                fd, end, appended_bytes=end - position, segment_bytes=self.config.segment_bytes
+            )
             began = perf_counter()
             sync(reader.files.disk, fd)
             if reader.files.on_sync is not None:
@@ -124,6 +133,16 @@ class LogWriter:
                 self.reader.files.disk.sync(fd)
         finally:
             self.reader.files.unpin(active.file)
+        self._zeros = self._no_zeros_yet()
+
+    def _cut_zeros(self) -> None:
+        """Ends the active segment's file where its records end."""
+        active = self.active
+        fd = self.reader.files.pin(active.file)
+        try:
+            self._zeros.cut(fd, active.size_bytes)
+        finally:
+            self.reader.files.unpin(active.file)
 
     def roll(self) -> None:
         """Seals the active segment, all of which is synced, and begins a new one at the next offset.
@@ -133,9 +152,11 @@ class LogWriter:
         """
         sealed, reader = self.active, self.reader
         assert sealed.index is not None
+        self._cut_zeros()
         reader.save_index(sealed, sealed.index, self.next_offset)
         create_segment(reader, self.next_offset)
         reader.tail = Tail(self.active)
+        self._zeros = self._no_zeros_yet()
         sealed.largest_timestamp = sealed.index.largest_timestamp
         reader.files.indexes.keep(sealed, sealed.index)
         self._saved_entries = self._saved_crc = self._saved_position = 0
@@ -204,4 +225,5 @@ class LogWriter:
     def close(self) -> None:
         """Leaves a checkpoint that covers everything, so that the next open scans nothing."""
         with contextlib.suppress(OSError):
+            self._cut_zeros()
             self.checkpoint(durable=True)

@@ -15,10 +15,12 @@ import pytest
 from headrace.errors import CorruptionError
 from headrace.records import Record, decode_batch, encode_batch
 from headrace.storage import Files, PartitionLog, TopicConfig
+from headrace.storage.ahead import ZerosPolicy
 from headrace.testing.batches import batches_in
 from headrace.testing.disk import Crash, SimulatedDisk
 
 PATH = Path("partition")
+ZEROS = ZerosPolicy(small_bytes=400, least_bytes=100, most_bytes=500)
 CONFIG = TopicConfig(segment_bytes=1024, index_interval_bytes=256, retention_bytes=6000)
 COMPACT = TopicConfig(
     segment_bytes=1024,
@@ -65,7 +67,7 @@ def readable(log):
 
 def work(disk, witness, rng, config):
     """Forty random things that a broker does to a partition."""
-    log = PartitionLog.open(PATH, config, files=Files(disk))
+    log = PartitionLog.open(PATH, config, files=Files(disk, zeros=ZEROS))
     numbers = itertools.count()
     for now_ms in range(0, 4000, 100):
         deed = rng.choices(("append", "read", "delete", "keep up", "reopen"), (60, 15, 5, 15, 5))[0]
@@ -88,7 +90,7 @@ def work(disk, witness, rng, config):
             log.compact(now_ms)
         else:
             log.close()
-            log = PartitionLog.open(PATH, config, files=Files(disk))
+            log = PartitionLog.open(PATH, config, files=Files(disk, zeros=ZEROS))
         witness.start_offset = max(witness.start_offset, log.start_offset)
     log.close()
 
@@ -135,7 +137,7 @@ def readers_see_only_synced(witness, log, found, config):
 
 
 def check(witness, disk, config):
-    log = PartitionLog.open(PATH, config, files=Files(disk))
+    log = PartitionLog.open(PATH, config, files=Files(disk, zeros=ZEROS))
     found = readable(log)
     acked_records_survive(witness, log, found, config)
     offsets_never_reused(witness, log, found)
@@ -144,7 +146,7 @@ def check(witness, disk, config):
         assert not any(damage.first_offset <= offset < damage.next_offset for offset in witness.acknowledged)
     base = log.append(encode_batch([Record(0, 1, b"new", b"one")]), now_ms=9999).base_offset
     log.commit()
-    again = PartitionLog.open(PATH, config, files=Files(disk.after_power_cut()))
+    again = PartitionLog.open(PATH, config, files=Files(disk.after_power_cut(), zeros=ZEROS))
     assert readable(again) == found | {base: (b"new", b"one")}
 
 
@@ -194,7 +196,7 @@ def test_the_invariants_hold_when_recovery_crashes_too(config):
             after = disk.after_power_cut(random.Random(step))
             after.crash_at = recovery_step
             with contextlib.suppress(Crash):
-                PartitionLog.open(PATH, config, files=Files(after))
+                PartitionLog.open(PATH, config, files=Files(after, zeros=ZEROS))
             check(witness, after.after_power_cut(random.Random(recovery_step)), config)
 
 

@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from headrace.errors import CorruptionError, DiskError, RequestError
 from headrace.records import Record, decode_batch, encode_batch
 from headrace.storage import Files, PartitionLog, TopicConfig
+from headrace.storage.ahead import ZerosPolicy
 from headrace.testing.batches import batches_in
 from headrace.testing.disk import Crash, SimulatedDisk
 
@@ -36,8 +37,10 @@ class LogMachine(RuleBasedStateMachine):
         segment_bytes=st.sampled_from([1024, 2048, 1 << 20]),
         index_interval_bytes=st.sampled_from([256, 700]),
         compact=st.booleans(),
+        zeros=st.sampled_from([None, ZerosPolicy(small_bytes=400, least_bytes=100, most_bytes=600)]),
     )
-    def make(self, segment_bytes, index_interval_bytes, compact):
+    def make(self, segment_bytes, index_interval_bytes, compact, zeros):
+        self.zeros = zeros
         self.config = TopicConfig(
             segment_bytes=segment_bytes,
             index_interval_bytes=index_interval_bytes,
@@ -56,7 +59,8 @@ class LogMachine(RuleBasedStateMachine):
 
     def open(self):
         self.refused = False
-        self.log = PartitionLog.open(PATH, self.config, files=Files(self.disk, limit=3, index_cache_bytes=64))
+        files = Files(self.disk, limit=3, index_cache_bytes=64, zeros=self.zeros)
+        self.log = PartitionLog.open(PATH, self.config, files=files)
 
     # -- what is done to it
 

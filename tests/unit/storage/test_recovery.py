@@ -78,13 +78,15 @@ def unclean(disk, open_log, *batches):
 def test_the_last_batch_cut_at_every_byte_is_dropped_and_reported(disk, open_log):
     log, start = unclean(disk, open_log, batch(b"a"), batch(b"b"), batch(b"last", b"one"))
     whole = log.size_bytes
+    last = log.read(2, 1)
     for size in range(start, whole):
         after = disk.after_kill().after_power_cut()
         after.cut(log.path / FIRST, size)
         again = open_log(after)
         assert values(again) == [b"a", b"b"]
         assert again.end_offset == again.high_watermark == 2
-        assert (again.torn is None) == (size == start)
+        # Zeros alone, with which every batch begins, are not told from those written ahead.
+        assert (again.torn is None) == (not any(last[: size - start]))
         assert again.damage == ()
         assert commit(again, batch(b"next")) == 3
         assert values(open_log(after.after_kill())) == [b"a", b"b", b"next"]
@@ -112,7 +114,7 @@ def test_garbage_and_zeros_behind_the_last_batch_are_cut_off(disk, open_log):
         disk.close(fd)
         log = open_log(disk.after_kill())
         assert values(log)[-1:] == [b"a"]
-        assert log.torn is not None
+        assert (log.torn is not None) == any(rubbish)
         assert disk.list(log.path)[FIRST] == log.size_bytes > size
         log.close()
 
