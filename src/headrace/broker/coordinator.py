@@ -86,6 +86,8 @@ class Coordinator(PendingOffsets):
         """The group to join: there already, new, or an empty one that changes its protocol."""
         if not group_id:
             return Code.INVALID_GROUP_ID
+        if self._broker.shares.has(group_id):
+            return Code.INCONSISTENT_GROUP_PROTOCOL
         entry = self._table.get(group_id)
         if entry is None:
             if request.member_id:
@@ -165,6 +167,9 @@ class Coordinator(PendingOffsets):
         entry = self._table.get(group_id)
         if entry is not None and isinstance(entry.group, ConsumerGroup):
             return entry
+        if self._broker.shares.has(group_id):
+            message = f"the group {group_id} is a share group; choose another name"
+            return ConsumerReply(error=Code.GROUP_ID_NOT_FOUND, message=message)
         if request.epoch != 0 or (entry is not None and not is_empty(entry.group)):
             why = "is in use by the classic protocol" if entry is not None else "does not exist"
             return ConsumerReply(error=Code.GROUP_ID_NOT_FOUND, message=f"the group {group_id} {why}")
@@ -185,6 +190,8 @@ class Coordinator(PendingOffsets):
         self.check_available()
         entry = self._table.get(group_id)
         error = commit_refusal(entry.group if entry else None, who)
+        if entry is None and self._broker.shares.has(group_id):
+            error = Code.GROUP_ID_NOT_FOUND
         if error:
             return await self.settled(error)
         if entry is None:
@@ -235,6 +242,10 @@ class Coordinator(PendingOffsets):
         """Every group."""
         self.check_available()
         return await self.settled(tuple(self._table))
+
+    def has(self, group_id: str) -> bool:
+        """Whether the group id belongs to a group of consumers."""
+        return self._table.get(group_id) is not None
 
     async def entry(self, group_id: str) -> Entry | None:
         """One group, if it is there."""

@@ -26,7 +26,7 @@ class Position:
 
 
 async def positions(broker: "Broker") -> list[Position]:
-    """Every committed offset of a partition that is there; RetriableError while groups are unavailable."""
+    """Every committed offset, and where each queue begins; RetriableError while groups are unavailable."""
     now_ms = broker.clock.now_ms()
     found = []
     for entry in await broker.coordinator.entries():
@@ -35,4 +35,4 @@ async def positions(broker: "Broker") -> list[Position]:
             if broker.partition(topic, index) is not None:
                 active = has_members or now_ms - committed.commit_ms < ACTIVE_MS
                 found.append(Position(entry.group.group_id, topic, index, committed.offset, active))
-    return found
+    return found + await broker.shares.positions()

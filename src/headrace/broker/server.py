@@ -29,6 +29,7 @@ from headrace.broker.partition import Partition
 from headrace.broker.quotas import PRODUCER, Quotas
 from headrace.broker.replies import Reply
 from headrace.broker.settings import BrokerSettings, host_and_port, is_loopback
+from headrace.broker.share import Shares
 from headrace.broker.topics import Topics
 from headrace.broker.transactions import Transactions
 from headrace.clock import Clock, SystemClock
@@ -85,6 +86,7 @@ class Broker:
         self.overload: Overload
         self.quotas: Quotas
         self.transactions: Transactions
+        self.shares: Shares
         self.lag_watch: LagWatch
         self.host, self.port = host_and_port("listen", settings.listen)
 
@@ -104,12 +106,14 @@ class Broker:
             await self.coordinator.load()
             self.transactions = Transactions(self, self._group_settings)
             await self.transactions.load()
+            self.shares = Shares(self, self._group_settings)
+            await self.shares.load()
             listener = await self._listen()
             async with metrics_endpoint(self) as self.metrics_port, asyncio.TaskGroup() as self._tasks:
                 await listener.start_serving()
                 upkeep = [self._tasks.create_task(self._sweep()), self._tasks.create_task(self._upkeep())]
-                runs = self.coordinator, self.transactions, self.events, self.overload, self.lag_watch
-                for work in runs:
+                runs = self.coordinator, self.transactions, self.shares, self.events, self.overload
+                for work in (*runs, self.lag_watch):
                     upkeep.append(self._tasks.create_task(work.run()))
                 try:
                     yield self
@@ -250,6 +254,7 @@ class Broker:
         """Forgets a connection that ended."""
         self.metrics.connections_closed.add(1, reason)
         self._connections.discard(connection)
+        self.shares.disconnected(id(connection))
 
     def expel(self, principal: str) -> None:
         """Closes the connections of a user who is no more."""
@@ -298,6 +303,7 @@ class Broker:
             client_host=connection.client_host,
             local_address=connection.local_address,
             session=connection.session,
+            connection=id(connection),
         )
         if connection.session is None:
             answer = await handler.call(self, request)

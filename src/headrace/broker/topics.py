@@ -15,7 +15,9 @@ from headrace.storage import DataDirectory, Topic
 
 __all__ = ["INTERNAL_TOPICS", "Topics"]
 
-INTERNAL_TOPICS = frozenset({"__headrace_events", "__consumer_offsets", "__transaction_state"})
+INTERNAL_TOPICS = frozenset(
+    {"__headrace_events", "__consumer_offsets", "__transaction_state", "__share_group_state"}
+)
 
 
 class Topics:

@@ -42,6 +42,27 @@ class GroupSettings:
     group_consumer_regex_max_length: int = setting(
         256, "Length of a topic pattern evaluated by the broker; longer ones are refused."
     )
+    group_share_session_timeout_ms: int = setting(
+        45_000, "A member of a queue that is silent for so long is removed."
+    )
+    group_share_heartbeat_interval_ms: int = setting(
+        2_000, "How often members of a queue are told to heartbeat (Kafka: 5 s)."
+    )
+    group_share_record_lock_duration_ms: int = setting(
+        30_000, "How long a member of a queue has a record before it is delivered to another."
+    )
+    group_share_delivery_count_limit: int = setting(
+        5, "A record that a queue delivered so often in vain goes to the dead-letter topic."
+    )
+    group_share_partition_max_record_locks: int = setting(
+        2_000, "Records of one partition that a queue may have in flight."
+    )
+    group_share_max_sessions: int = setting(2_000, "Sessions of members of queues; a further one is refused.")
+    group_share_skip_damage: bool = setting(
+        False,
+        "Start with what is readable of a damaged topic of queues. Otherwise queues stay unavailable, since "
+        "a lost acknowledgement delivers its record again.",
+    )
     offsets_retention_minutes: int = setting(
         10_080, "Committed offsets are forgotten so long after their group became empty (7 days)."
     )

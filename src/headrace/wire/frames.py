@@ -30,6 +30,7 @@ class Request:
     local_address: tuple[str, int] = ("", 0)  # where the client reached us
     throttle_ms: int = 0  # how long its client's quota lets it wait
     session: Any = None  # who the client is, for a server that wants to know
+    connection: int = 0  # on which it came; another connection of the time has another number
     refused: tuple[Any, ...] = ()  # parts of the answer that were decided before the handler was asked
 
     def __str__(self) -> str:
@@ -48,6 +49,7 @@ def decode_request(
     client_host: str = "",
     local_address: tuple[str, int] = ("", 0),
     session: Any = None,
+    connection: int = 0,
 ) -> Request:
     """The request in a frame (without its length); raises MalformedError.
 
@@ -66,6 +68,7 @@ def decode_request(
         client_host=client_host,
         local_address=local_address,
         session=session,
+        connection=connection,
     )
 
 

@@ -19,23 +19,24 @@ __all__ = [
 
 # Clients that know it bump their epoch with each transaction, and add partitions by producing to them.
 TRANSACTION_VERSION = 2
+# Share groups are served.
+SHARE_VERSION = 1
 
 EVERYTHING = sum(1 << operation for operation in operations_on(Resource.CLUSTER))
 
 
 async def api_versions(broker: "Broker", request: Request) -> dict[str, Any]:  # noqa: ARG001 - a handler's form
-    """The APIs and versions served, and the protocol of transactions (KIP-890, both parts)."""
-    name = "transaction.version"
+    """The APIs and versions served, the protocol of transactions (KIP-890, both parts) and share groups."""
+    features = {"share.version": SHARE_VERSION, "transaction.version": TRANSACTION_VERSION}
     return {
         "api_keys": _served(),
-        "supported_features": [{"name": name, "min_version": 0, "max_version": TRANSACTION_VERSION}],
+        "supported_features": [
+            {"name": name, "min_version": 0, "max_version": version} for name, version in features.items()
+        ],
         "finalized_features_epoch": 0,
         "finalized_features": [
-            {
-                "name": name,
-                "min_version_level": TRANSACTION_VERSION,
-                "max_version_level": TRANSACTION_VERSION,
-            }
+            {"name": name, "min_version_level": version, "max_version_level": version}
+            for name, version in features.items()
         ],
     }
 

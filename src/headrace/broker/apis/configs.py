@@ -1,9 +1,10 @@
-"""Configurations of topics (which can be changed) and of the broker (which can be read)."""
+"""Configurations of topics and queues (which can be changed) and of the broker (which can be read)."""
 
 from typing import TYPE_CHECKING, Any
 
 from headrace.config import describe
 from headrace.errors import HeadraceError, RequestError
+from headrace.groups.share import GROUP_CONFIGS, check_overrides
 from headrace.storage import Topic, TopicConfig
 from headrace.storage.topic_config import SETTINGS
 from headrace.wire import ErrorCode, Request
@@ -13,8 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ["alter_configs", "describe_configs", "incremental_alter_configs", "list_config_resources"]
 
-TOPIC, BROKER = 2, 4
-FROM_TOPIC, FROM_BROKER, FROM_DEFAULT = 1, 4, 5
+TOPIC, BROKER, GROUP = 2, 4, 32
+FROM_TOPIC, FROM_BROKER, FROM_DEFAULT, FROM_GROUP = 1, 4, 5, 8
 TYPES = {
     "bool": 1,
     "boolean": 1,
@@ -41,8 +42,12 @@ def _described(broker: "Broker", resource: Any) -> dict[str, Any]:
             configs = _topic_configs(_topic(broker, resource.resource_name))
         elif resource.resource_type == BROKER:
             configs = _broker_configs(broker)
+        elif resource.resource_type == GROUP:
+            configs = _group_configs(broker, resource.resource_name)
         else:
-            raise RequestError("only topics and brokers have configurations", code=ErrorCode.invalid_request)
+            raise RequestError(
+                "only topics, brokers and groups have configurations", code=ErrorCode.invalid_request
+            )
     except RequestError as error:
         return {**answer, "error_code": error.code, "error_message": str(error)}
     wanted = resource.configuration_keys
@@ -78,6 +83,20 @@ def _broker_configs(broker: "Broker") -> list[dict[str, Any]]:
     ]
 
 
+def _group_configs(broker: "Broker", group_id: str) -> list[dict[str, Any]]:
+    overrides = broker.shares.table.overrides.get(group_id, {})
+    return [
+        {
+            "name": name,
+            "value": overrides.get(name, config.default(broker.shares.settings)),
+            "config_source": FROM_GROUP if name in overrides else FROM_DEFAULT,
+            "config_type": TYPES.get(config.kind, 0),
+            "documentation": config.help,
+        }
+        for name, config in GROUP_CONFIGS.items()
+    ]
+
+
 def _topic(broker: "Broker", name: str) -> Topic:
     topic = broker.topics.named(name)
     if topic is None:
@@ -86,7 +105,7 @@ def _topic(broker: "Broker", name: str) -> Topic:
 
 
 async def alter_configs(broker: "Broker", request: Request) -> dict[str, Any]:
-    """Replaces all overrides of a topic."""
+    """Replaces all overrides of a topic or a group."""
     answers = []
     for resource in request.body.resources:
         overrides = {config.name: config.value for config in resource.configs if config.value is not None}
@@ -95,7 +114,7 @@ async def alter_configs(broker: "Broker", request: Request) -> dict[str, Any]:
 
 
 async def incremental_alter_configs(broker: "Broker", request: Request) -> dict[str, Any]:
-    """Sets, removes, appends to or subtracts from single overrides of a topic."""
+    """Sets, removes, appends to or subtracts from single overrides of a topic or a group."""
     answers = []
     for resource in request.body.resources:
         try:
@@ -109,10 +128,14 @@ async def incremental_alter_configs(broker: "Broker", request: Request) -> dict[
 
 def _changed(broker: "Broker", resource: Any) -> dict[str, str]:
     """The overrides after the operations that a request lists."""
-    if resource.resource_type != TOPIC:
+    if resource.resource_type == GROUP:
+        overrides = dict(broker.shares.table.overrides.get(resource.resource_name, {}))
+        current = dict(overrides)
+    elif resource.resource_type == TOPIC:
+        topic = _topic(broker, resource.resource_name)
+        overrides, current = dict(topic.overrides), topic.config.as_strings()
+    else:
         return {}
-    topic = _topic(broker, resource.resource_name)
-    overrides, current = dict(topic.overrides), topic.config.as_strings()
     for change in resource.configs:
         if change.config_operation == DELETE:
             overrides.pop(change.name, None)
@@ -142,6 +165,11 @@ async def _altered(
     broker: "Broker", resource: Any, overrides: dict[str, str], validate_only: bool
 ) -> dict[str, Any]:
     try:
+        if resource.resource_type == GROUP:
+            check_overrides(overrides)
+            if not validate_only:
+                await broker.shares.configure(resource.resource_name, overrides)
+            return _accepted(resource)
         if resource.resource_type != TOPIC:
             raise RequestError(
                 "the broker's settings are given when it starts; see `headrace broker --help`",
@@ -153,6 +181,10 @@ async def _altered(
             await broker.topics.alter_config(topic.name, overrides)
     except HeadraceError as error:
         return _refused(resource, error)
+    return _accepted(resource)
+
+
+def _accepted(resource: Any) -> dict[str, Any]:
     return {"resource_type": resource.resource_type, "resource_name": resource.resource_name, "error_code": 0}
 
 
@@ -167,13 +199,18 @@ def _refused(resource: Any, error: HeadraceError) -> dict[str, Any]:
 
 
 async def list_config_resources(broker: "Broker", request: Request) -> dict[str, Any]:
-    """Topics and the broker."""
-    wanted = set(request.body.resource_types) or {TOPIC, BROKER}
+    """Topics, the broker, and groups for which something is set."""
+    wanted = set(request.body.resource_types) or {TOPIC, BROKER, GROUP}
     found = (
         [{"resource_name": str(broker.settings.node_id), "resource_type": BROKER}] if BROKER in wanted else []
     )
     if TOPIC in wanted:
         found += [{"resource_name": topic.name, "resource_type": TOPIC} for topic in broker.topics.all()]
+    if GROUP in wanted:
+        found += [
+            {"resource_name": group_id, "resource_type": GROUP}
+            for group_id in sorted(broker.shares.table.overrides)
+        ]
     if request.api_version == 0:  # which knew client metrics only, and of those there are none
         found = []
     return {"config_resources": found}

@@ -8,6 +8,7 @@ from headrace.groups import Code
 from headrace.groups.classic import ClassicGroup, ClassicMember, ClassicState
 from headrace.groups.consumer import ConsumerGroup, ConsumerMember, ConsumerState, preferred_assignor
 from headrace.groups.events import Partitions
+from headrace.groups.share import ShareGroup
 from headrace.wire import Api, Request, VersionRange
 
 if TYPE_CHECKING:
@@ -26,9 +27,10 @@ async def list_groups(broker: "Broker", request: Request) -> dict[str, Any]:
     types = {kind.lower() for kind in request.body.types_filter}
     try:
         entries = await broker.coordinator.entries()
+        queues = await broker.shares.groups()
     except RetriableError:
         return {"error_code": int(Code.COORDINATOR_NOT_AVAILABLE)}
-    groups = [_listed(entry) for entry in entries]
+    groups = [_listed(entry) for entry in entries] + [_listed_queue(queue) for queue in queues]
     return {
         "error_code": 0,
         "groups": [
@@ -48,6 +50,15 @@ def _listed(entry: Entry) -> dict[str, str]:
         "protocol_type": (group.protocol_type or "") if isinstance(group, ClassicGroup) else "consumer",
         "group_state": group.state.value,
         "group_type": "classic" if is_classic else "consumer",
+    }
+
+
+def _listed_queue(queue: ShareGroup) -> dict[str, str]:
+    return {
+        "group_id": queue.group_id,
+        "protocol_type": "share",
+        "group_state": queue.state.value,
+        "group_type": "share",
     }
 
 
@@ -178,7 +189,8 @@ async def delete_groups(broker: "Broker", request: Request) -> dict[str, Any]:
     results = []
     for group_id in request.body.groups_names:
         try:
-            code = await broker.coordinator.delete(group_id)
+            owner = broker.shares if broker.shares.has(group_id) else broker.coordinator
+            code = await owner.delete(group_id)
         except RetriableError:
             code = Code.COORDINATOR_NOT_AVAILABLE
         results.append({"group_id": group_id, "error_code": int(code)})

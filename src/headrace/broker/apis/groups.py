@@ -35,7 +35,7 @@ __all__ = [
 
 T = TypeVar("T")
 
-GROUP, TRANSACTION = 0, 1
+GROUP, TRANSACTION, SHARE = 0, 1, 2
 
 
 async def _or(attempt: Awaitable[T], unavailable: T) -> T:
@@ -60,8 +60,8 @@ async def find_coordinator(broker: "Broker", request: Request) -> dict[str, Any]
 
 def _coordinator(broker: "Broker", request: Request) -> dict[str, Any]:
     key_type = request.body.key_type
-    if key_type not in (GROUP, TRANSACTION):
-        message = f"there is no coordinator of type {key_type}; 0 is a group, 1 a transaction"
+    if key_type not in (GROUP, TRANSACTION, SHARE):
+        message = f"there is no coordinator of type {key_type}; 0 is a group, 1 a transaction, 2 a queue"
         return {
             "error_code": int(Code.INVALID_REQUEST),
             "error_message": message,

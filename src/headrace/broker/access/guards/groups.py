@@ -277,11 +277,11 @@ GROUP_GUARDS: dict[int, Guard] = {
     Api.OFFSET_DELETE: offset_delete,
     Api.CONSUMER_GROUP_HEARTBEAT: subscribing,
     Api.CONSUMER_GROUP_DESCRIBE: describing("group_ids"),
-    76: subscribing,  # ShareGroupHeartbeat
-    77: describing("group_ids"),  # ShareGroupDescribe
-    78: sharing,  # ShareFetch
-    79: sharing,  # ShareAcknowledge
-    90: describe_share_offsets,  # DescribeShareGroupOffsets
-    91: alter_share_offsets,  # AlterShareGroupOffsets
-    92: delete_share_offsets,  # DeleteShareGroupOffsets
+    Api.SHARE_GROUP_HEARTBEAT: subscribing,
+    Api.SHARE_GROUP_DESCRIBE: describing("group_ids"),
+    Api.SHARE_FETCH: sharing,
+    Api.SHARE_ACKNOWLEDGE: sharing,
+    Api.DESCRIBE_SHARE_GROUP_OFFSETS: describe_share_offsets,
+    Api.ALTER_SHARE_GROUP_OFFSETS: alter_share_offsets,
+    Api.DELETE_SHARE_GROUP_OFFSETS: delete_share_offsets,
 }
