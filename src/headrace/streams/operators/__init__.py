@@ -1,7 +1,52 @@
 """Windowed aggregation, column by column: pure functions of Arrow tables.
 
 No Spark, no I/O, no clock: rows and a watermark come in, changes of results go out.
-May import `errors` only.
+`WindowOperator.partial` reduces rows where they are read, `OperatorState.advance` merges
+partials and publishes; `batch.recompute` is the definition of the result. Results are
+the same to the last bit whatever the batching, the interleaving of partitions or the
+order of arrival. May import `errors` only.
 """
 
-__all__: list[str] = []
+from headrace.streams.operators.aggregates import Aggregate, agg
+from headrace.streams.operators.durations import Duration, microseconds
+from headrace.streams.operators.operator import DROPPED, LATE, PUNCTUAL, WindowOperator
+from headrace.streams.operators.packing import buckets, pack_buckets, unpack
+from headrace.streams.operators.state import Advance, OperatorState
+from headrace.streams.operators.windows import (
+    Hopping,
+    Session,
+    Sliding,
+    Tumbling,
+    Window,
+    deadlines,
+    hopping,
+    session,
+    sliding,
+    tumbling,
+)
+
+__all__ = [
+    "DROPPED",
+    "LATE",
+    "PUNCTUAL",
+    "Advance",
+    "Aggregate",
+    "Duration",
+    "Hopping",
+    "OperatorState",
+    "Session",
+    "Sliding",
+    "Tumbling",
+    "Window",
+    "WindowOperator",
+    "agg",
+    "buckets",
+    "deadlines",
+    "hopping",
+    "microseconds",
+    "pack_buckets",
+    "session",
+    "sliding",
+    "tumbling",
+    "unpack",
+]

@@ -1,0 +1,158 @@
+"""A windowed aggregation: what to compute, split into what happens where.
+
+Rows are classified and reduced to *partials* where they are read (`partial`); partials
+of one bucket of keys are merged into state (`OperatorState.advance`), which publishes
+changes of results as the watermark passes. Results do not depend, to the last bit, on
+how rows were batched, partitioned or ordered on the way.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.errors import RequestError
+from headrace.streams.operators.aggregates import Aggregate
+from headrace.streams.operators.grouping import Groups, Ints, one_chunk
+from headrace.streams.operators.keys import dense, key_columns, numbered
+from headrace.streams.operators.layout import INSTANT, Layout, layout_for, zeros
+from headrace.streams.operators.pane_state import PaneState
+from headrace.streams.operators.state import NO_WATERMARK, OperatorState
+from headrace.streams.operators.windows import Session, Sliding, Tumbling, Window, deadlines
+
+__all__ = ["DROPPED", "LATE", "PUNCTUAL", "WindowOperator"]
+
+PUNCTUAL, LATE, DROPPED = 0, 1, 2
+_RESERVED = ("window_start", "window_end", "kind", "before", "after")
+
+
+@dataclass(frozen=True)
+class WindowOperator:
+    """Aggregates of the rows of each key in each window.
+
+    Rows have the columns `_partition` int32, `_offset` int64, `_event_time` int64 µs and
+    `_watermark` int64 µs (that of the row's partition before the row; null: none yet).
+    `emit` "close" publishes a result when its window closes, "update" after every batch
+    that changes it. Late rows correct published results for `correct_for_us`; closed
+    windows are kept for the longer of that and `keep_closed_us`.
+    """
+
+    window: Window
+    keys: tuple[str, ...]
+    aggregates: tuple[tuple[str, Aggregate], ...]
+    emit: Literal["close", "update"] = "close"
+    correct_for_us: int = 0
+    keep_closed_us: int = 0
+
+    def __post_init__(self) -> None:
+        names = [*self.keys, *(name for name, _ in self.aggregates)]
+        for name in names:
+            if names.count(name) > 1 or name in _RESERVED or name[:1] in ("_", "#"):
+                raise RequestError(f"{name!r} cannot name a column of a window; give it another name")
+        if self.emit not in ("close", "update"):
+            raise RequestError(f"emit is {self.emit!r}; it must be 'close' or 'update'")
+        if self.correct_for_us < 0 or self.keep_closed_us < 0:
+            raise RequestError("correct_for_us and keep_closed_us cannot be negative")
+
+    @property
+    def keep_us(self) -> int:
+        """How long a closed window can still be corrected."""
+        return max(self.correct_for_us, self.keep_closed_us)
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The columns of a partial that place it in time."""
+        if isinstance(self.window, Session):
+            return ("_first", "_last")
+        if isinstance(self.window, Sliding):
+            return ("_event_time", "_partition", "_offset")
+        return ("_pane",)
+
+    def layout(self, schema: pa.Schema) -> Layout:
+        return layout_for(self.keys, self.places, self.aggregates, schema)
+
+    def result_schema(self, rows_schema: pa.Schema) -> pa.Schema:
+        """Keys, for a sliding window the event's partition and offset, the window, the aggregates."""
+        layout = self.layout(rows_schema)
+        event = [pa.field("_partition", pa.int32()), pa.field("_offset", pa.int64())]
+        window = [pa.field("window_start", INSTANT), pa.field("window_end", INSTANT)]
+        return pa.schema(
+            [
+                *layout.key_fields,
+                *(event if isinstance(self.window, Sliding) else []),
+                *window,
+                *layout.result_fields,
+            ]
+        )
+
+    def classify(self, rows: pa.Table) -> npt.NDArray[np.int8]:
+        """0 on time, 1 late but still corrected, 2 late and dropped: by the row and its partition alone."""
+        due = deadlines(self.window, _column(rows, "_event_time"))
+        watermarks = one_chunk(rows["_watermark"]).fill_null(NO_WATERMARK).to_numpy()
+        late = due <= watermarks
+        classes: npt.NDArray[np.int8] = late.astype(np.int8)
+        classes[late & (due + self.correct_for_us <= watermarks)] = DROPPED
+        return classes
+
+    def partial(self, rows: pa.Table) -> pa.Table:
+        """What the rows that are not dropped come to: a table for `OperatorState.advance`."""
+        layout = self.layout(rows.schema)
+        classes = self.classify(rows)
+        if (classes == DROPPED).any():
+            rows = rows.filter(pa.array(classes != DROPPED))
+            classes = classes[classes != DROPPED]
+        rows = rows.combine_chunks()
+        if isinstance(self.window, Tumbling):
+            return _pane_partial(layout, self.window.pane_us, rows, classes)
+        raise NotImplementedError
+
+    def new_state(self) -> OperatorState:
+        return self.load(None, ())
+
+    def load(self, snapshot: bytes | None, deltas: Iterable[bytes]) -> OperatorState:
+        """The state as it was when the last of the deltas was made."""
+        state: OperatorState = PaneState(self)
+        if snapshot is not None:
+            state.restore(snapshot)
+        for delta in deltas:
+            state.replay(delta)
+        return state
+
+
+def _pane_partial(layout: Layout, pane_us: int, rows: pa.Table, classes: npt.NDArray[np.int8]) -> pa.Table:
+    """One row per pane and key, ordered by pane and hash."""
+    ids, keys, hashes = numbered(key_columns(rows, layout.keys), rows.num_rows)
+    panes = _column(rows, "_event_time") // pane_us
+    first = int(panes.min(initial=0)) if len(panes) == 0 else int(panes.min())
+    span = int(panes.max(initial=first)) - first + 1
+    groups, used = _groups(ids, len(hashes), panes - first, span)
+    of_key = used % max(len(hashes), 1)
+    taken = pa.array(of_key)
+    places = [pa.array((used // max(len(hashes), 1) + first) * pane_us)]
+    return layout.table(
+        [column.take(taken) for column in keys],
+        pa.array(hashes[of_key]),
+        places,
+        counts(classes, groups),
+        layout.partial_cells(rows, groups),
+    )
+
+
+def _groups(ids: Ints, keys: int, panes: Ints, span: int) -> tuple[Groups, Ints]:
+    numbers, used = dense(panes * keys + ids if span > 1 else ids, keys * span)
+    return Groups(numbers, len(used)), used
+
+
+def counts(classes: npt.NDArray[np.int8], groups: Groups) -> list[pa.Array]:
+    """How many rows of each group were on time, and how many late."""
+    if not classes.any():
+        return [pa.array(groups.sizes), zeros(groups.count)]
+    late = groups.sum(classes.astype(np.int64))
+    return [pa.array(groups.sizes - late), pa.array(late)]
+
+
+def _column(rows: pa.Table, name: str) -> Ints:
+    return np.asarray(one_chunk(rows[name]).to_numpy())
