@@ -1,12 +1,15 @@
 """Readers and writers of whole messages, compiled once from `schemas`."""
 
-from collections.abc import Mapping
+import struct
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
+from itertools import groupby
 from typing import Any
 
 from headrace.wire.schemas import MESSAGES, Field
 from headrace.wire.values import (
     FIXED,
+    FORMS,
     UUID,
     Codec,
     Cursor,
@@ -134,21 +137,61 @@ def _nullable_structure(codec: Codec) -> Codec:
 Tagged = Mapping[int, tuple[Field, Codec]]
 
 
+def _runs(plain: list[tuple[Field, Codec]]) -> Iterator[tuple[struct.Struct | None, list[Field], Codec]]:
+    """Neighbours of a fixed width together, to be read and written in one go; the others one by one."""
+    for fixed, run in groupby(plain, key=lambda each: each[0].kind in FORMS and not each[0].array):
+        if fixed:
+            fields, codecs = zip(*run, strict=True)
+            yield struct.Struct(">" + "".join(FORMS[field.kind] for field in fields)), list(fields), codecs[0]
+        else:
+            yield from ((None, [field], codec) for field, codec in run)
+
+
 def _structure_reader(
     shape: type[Fields], plain: list[tuple[Field, Codec]], tagged: Tagged, flexible: bool
 ) -> Reader:
-    steps = [(field.name, codec.read) for field, codec in plain]
+    steps = [
+        _run_reader(form, fields) if form is not None else _field_reader(fields[0].name, codec.read)
+        for form, fields, codec in _runs(plain)
+    ]
     new = shape.__new__
 
     def read(cursor: Cursor) -> Fields:
-        values = {name: read_field(cursor) for name, read_field in steps}
+        values: dict[str, Any] = {}
+        for step in steps:
+            step(cursor, values)
         if flexible:
-            read_tags(cursor, tagged, values)
+            position = cursor.position
+            if cursor.buffer[position]:
+                read_tags(cursor, tagged, values)
+            else:  # no tagged fields, as almost always
+                cursor.position = position + 1
         fields = new(shape)
         fields.__dict__ = values
         return fields
 
     return read
+
+
+Step = Callable[[Cursor, dict[str, Any]], None]
+
+
+def _run_reader(form: struct.Struct, fields: list[Field]) -> Step:
+    names, unpack_from, size = [field.name for field in fields], form.unpack_from, form.size
+
+    def step(cursor: Cursor, values: dict[str, Any]) -> None:
+        position = cursor.position
+        values.update(zip(names, unpack_from(cursor.buffer, position), strict=True))
+        cursor.position = position + size
+
+    return step
+
+
+def _field_reader(name: str, read: Reader) -> Step:
+    def step(cursor: Cursor, values: dict[str, Any]) -> None:
+        values[name] = read(cursor)
+
+    return step
 
 
 def read_tags(cursor: Cursor, tagged: Tagged, values: dict[str, Any]) -> None:
@@ -169,22 +212,45 @@ def read_tags(cursor: Cursor, tagged: Tagged, values: dict[str, Any]) -> None:
 def _structure_writer(
     shape: type[Fields], plain: list[tuple[Field, Codec]], tagged: Tagged, flexible: bool
 ) -> Writer:
-    # A structure that is not given is written with its fields' defaults.
     steps = [
-        (field.name, codec.write, {} if _is_struct(field) and field.default is None else field.default)
-        for field, codec in plain
+        _run_writer(form, fields) if form is not None else _field_writer(fields[0], codec.write)
+        for form, fields, codec in _runs(plain)
     ]
     known: frozenset[str] = shape.known  # type: ignore[attr-defined]
+    tagged_names = frozenset(field.name for field, _ in tagged.values())
 
     def write(out: Frame, values: Mapping[str, Any]) -> None:
         if not values.keys() <= known:
             raise TypeError(f"{shape.__name__} has no field {', '.join(sorted(values.keys() - known))}")
-        for name, write_field, default in steps:
-            write_field(out, values.get(name, default))
+        for step in steps:
+            step(out, values)
         if flexible:
-            _write_tagged(out, tagged, values)
+            if tagged_names.isdisjoint(values):
+                out.append(0)
+            else:
+                _write_tagged(out, tagged, values)
 
     return write
+
+
+def _run_writer(form: struct.Struct, fields: list[Field]) -> Writer:
+    pairs, pack = [(field.name, field.default) for field in fields], form.pack
+
+    def step(out: Frame, values: Mapping[str, Any]) -> None:
+        get = values.get
+        out += pack(*[get(name, default) for name, default in pairs])
+
+    return step
+
+
+def _field_writer(field: Field, write: Writer) -> Writer:
+    # A structure that is not given is written with its fields' defaults.
+    name, default = field.name, {} if _is_struct(field) and field.default is None else field.default
+
+    def step(out: Frame, values: Mapping[str, Any]) -> None:
+        write(out, values.get(name, default))
+
+    return step
 
 
 def _is_struct(field: Field) -> bool:

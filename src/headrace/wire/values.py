@@ -16,6 +16,7 @@ from headrace.errors import RequestError
 
 __all__ = [
     "FIXED",
+    "FORMS",
     "MAX_ELEMENTS",
     "UUID",
     "Codec",
@@ -135,21 +136,24 @@ def _fixed(form: str) -> tuple[Reader, Writer, int]:
     return read, write, size
 
 
-FIXED = {
-    "bool": _fixed("?"),
-    "int8": _fixed("b"),
-    "int16": _fixed("h"),
-    "int32": _fixed("i"),
-    "int64": _fixed("q"),
-    "uint16": _fixed("H"),
-    "uint32": _fixed("I"),
-    "uint64": _fixed("Q"),
-    "float64": _fixed("d"),
-    "error_code": _fixed("h"),
-    "timedelta_i32": _fixed("i"),
-    "timedelta_i64": _fixed("q"),
-    "datetime_i64": _fixed("q"),
+FORMS = {
+    "bool": "?",
+    "int8": "b",
+    "int16": "h",
+    "int32": "i",
+    "int64": "q",
+    "uint16": "H",
+    "uint32": "I",
+    "uint64": "Q",
+    "float64": "d",
+    "error_code": "h",
+    "timedelta_i32": "i",
+    "timedelta_i64": "q",
+    "datetime_i64": "q",
 }
+"""Kinds of a fixed width, in the letters of `struct`."""
+
+FIXED = {kind: _fixed(form) for kind, form in FORMS.items()}
 _read_int16, _write_int16, _ = FIXED["int16"]
 _read_int32, _write_int32, _ = FIXED["int32"]
 _read_int8, _write_int8, _ = FIXED["int8"]
@@ -157,7 +161,12 @@ _read_int8, _write_int8, _ = FIXED["int8"]
 
 def read_uvarint(cursor: Cursor) -> int:
     """An unsigned varint of at most five bytes."""
-    buffer, position, value = cursor.buffer, cursor.position, 0
+    buffer, position = cursor.buffer, cursor.position
+    byte = buffer[position]
+    if byte < 0x80:  # nearly all of them
+        cursor.position = position + 1
+        return byte
+    value = 0
     for shift in (0, 7, 14, 21, 28):
         byte = buffer[position]
         position += 1
