@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, cast
 
 from headrace.broker.access import MOST_SASL_BYTES, Session
 from headrace.broker.apis.access import FAILURE_DELAY_S, raw_token
-from headrace.broker.replies import Reply
+from headrace.broker.replies import Answer, Reply
 from headrace.errors import CorruptionError
 from headrace.storage import Extent
 from headrace.wire import Api, FrameAssembler, MalformedError, name_of
@@ -60,7 +60,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self.task: asyncio.Task[None] | None = None
         # When each produce request's turn came, and its answer to be; oldest first.
-        self._outbox: deque[tuple[float, asyncio.Future[Reply | None]]] = deque()
+        self._outbox: deque[tuple[float, Answer]] = deque()
         self._outbox_waiter: asyncio.Future[None] | None = None
         self.client_host = ""
         self.session: Session | None = None
@@ -258,9 +258,9 @@ class Connection(asyncio.BufferedProtocol):
                 await self._writable.wait()  # a client that does not read its answers gets no more of them
                 started = self._broker.start_produce(self, frame, version)
                 # In a transaction the append may wait for the coordinator; those behind it wait too.
-                answer = started if isinstance(started, asyncio.Future) else await started
+                answer = started if isinstance(started, Answer) else await started
                 self._outbox.append((perf_counter(), answer))
-                answer.add_done_callback(self._send_finished)
+                answer.when_there(self._send_finished)
                 continue
             await self._wait_outbox(0)
             began = perf_counter()
@@ -292,11 +292,11 @@ class Connection(asyncio.BufferedProtocol):
             self._outbox_waiter = asyncio.get_running_loop().create_future()
             await self._outbox_waiter
 
-    def _send_finished(self, _: "asyncio.Future[Reply | None]") -> None:
-        """Sends the answers to produce requests that are finished, in the order the requests came."""
-        while self._outbox and self._outbox[0][1].done():
+    def _send_finished(self) -> None:
+        """Sends the answers to produce requests that are there, in the order the requests came."""
+        while self._outbox and self._outbox[0][1].is_there:
             began, answer = self._outbox.popleft()
-            reply = answer.result()
+            reply = answer.reply
             self._broker.metrics.request_seconds.observe(perf_counter() - began, PRODUCE)
             if reply is not None and not self._closed and self._transport is not None:
                 self._transport.write(reply.frame)

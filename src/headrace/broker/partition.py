@@ -8,8 +8,8 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Executor
 
+from headrace.broker.committer import Committer
 from headrace.errors import DiskError
 from headrace.storage import Appended, Marker, PartitionLog
 
@@ -17,15 +17,18 @@ __all__ = ["Partition"]
 
 logger = logging.getLogger(__name__)
 
+Synced = Callable[[BaseException | None], None]
+
 
 class Partition:
     """Appends, group commits and wake-ups of one partition. Event loop only."""
 
-    def __init__(self, log: PartitionLog, executor: Executor) -> None:
+    def __init__(self, log: PartitionLog, committer: Committer) -> None:
         self.log = log
-        self._executor = executor
-        self._committing: asyncio.Future[int] | None = None
-        self._unsynced: deque[tuple[int, int, asyncio.Future[None]]] = deque()
+        self._committer = committer
+        self._committing = False
+        self._idle_waiters: list[asyncio.Future[None]] = []
+        self._unsynced: deque[tuple[int, int, Synced]] = deque()
         self._readers: set[Callable[[], None]] = set()
         self.produced_records = self.produced_bytes = 0
         self.fetched_records = self.fetched_bytes = 0
@@ -40,14 +43,14 @@ class Partition:
         if not appended.duplicate:
             self.produced_records += appended.last_offset - appended.base_offset + 1
             self.produced_bytes += len(batch)
-            if self._committing is None:
+            if not self._committing:
                 self._commit()
         return appended
 
     def append_marker(self, marker: Marker, *, now_ms: int) -> int:
         """Queues the end of a producer's transaction and starts a commit if none runs; its offset."""
         offset = self.log.append_marker(marker, now_ms=now_ms)
-        if self._committing is None:
+        if not self._committing:
             self._commit()
         return offset
 
@@ -60,13 +63,30 @@ class Partition:
         """The offset before which a reader of this kind finds records."""
         return self.log.last_stable_offset if committed else self.log.high_watermark
 
+    def when_synced(self, call: Synced) -> None:
+        """Calls with None once everything appended so far is on disk, with a DiskError if that failed.
+
+        At once if it is there already; else after the readers, who are woken first.
+        """
+        if self.log.end_offset <= self.log.high_watermark:
+            call(None)
+        else:
+            self._unsynced.append((self.log.end_offset, self.log.generation, call))
+
     def synced(self) -> asyncio.Future[None]:
         """Done once everything appended so far is on disk; fails with DiskError if that failed."""
-        done = asyncio.get_running_loop().create_future()
-        if self.log.end_offset <= self.log.high_watermark:
-            done.set_result(None)
-        else:
-            self._unsynced.append((self.log.end_offset, self.log.generation, done))
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def settle(error: BaseException | None) -> None:
+            if done.done():
+                return
+            if error is None:
+                done.set_result(None)
+            else:
+                done.set_exception(error)
+                done.exception()  # not everybody waits for it: mark it as seen
+
+        self.when_synced(settle)
         return done
 
     def on_records(self, wake: Callable[[], None]) -> None:
@@ -78,52 +98,62 @@ class Partition:
 
     async def wait_idle(self) -> None:
         """Waits until no commit runs."""
-        while self._committing is not None:
-            await asyncio.wait([self._committing])
+        while self._committing:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._idle_waiters.append(waiter)
+            await waiter
 
     def _commit(self) -> None:
         if not self.log.commit_waits:
             self._acknowledge(self.log.commit())
             return
-        loop = asyncio.get_running_loop()
-        self._committing = loop.run_in_executor(self._executor, self.log.commit)
-        self._committing.add_done_callback(self._committed)
+        self._committing = True
+        self._committer.run(self.log.commit, self._committed)
 
-    def _committed(self, commit: asyncio.Future[int]) -> None:
-        self._committing = None
-        if commit.cancelled():
-            return
-        error = commit.exception()
+    def _committed(self, high_watermark: int, error: BaseException | None) -> None:
+        self._committing = False
         if error is not None:
             self._fail(error)
         else:
-            self._acknowledge(commit.result())
+            self._acknowledge(high_watermark)
         if self.log.pending_bytes and self.log.failed is None:
             self._commit()
+        elif self._idle_waiters:
+            self._tell_idle()
+
+    def _tell_idle(self) -> None:
+        waiters, self._idle_waiters = self._idle_waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
 
     def _acknowledge(self, high_watermark: int) -> None:
+        """Readers come first: a producer's answer, once made, is seldom waited for as much as a record."""
         for wake in tuple(self._readers):
             wake()
-        while self._unsynced and self._unsynced[0][0] <= high_watermark:
-            _, _, done = self._unsynced.popleft()
-            if not done.done():
-                done.set_result(None)
+        unsynced = self._unsynced
+        if unsynced and unsynced[0][0] <= high_watermark:
+            asyncio.get_running_loop().call_soon(self._answer, high_watermark)
+
+    def _answer(self, high_watermark: int) -> None:
+        unsynced = self._unsynced
+        try:
+            while unsynced and unsynced[0][0] <= high_watermark:
+                unsynced.popleft()[2](None)
+        finally:  # one that failed does not leave the others waiting
+            if unsynced and unsynced[0][0] <= high_watermark:
+                asyncio.get_running_loop().call_soon(self._answer, high_watermark)
 
     def _fail(self, error: BaseException) -> None:
         """Fails the appends that were dropped; some may have been synced, or made since then."""
         logger.error("%s", error, exc_info=None if isinstance(error, DiskError) else error)
         waiting, self._unsynced = self._unsynced, deque()
-        for end_offset, generation, done in waiting:
+        for end_offset, generation, call in waiting:
             refusal = self._refusal(error, end_offset, generation)
-            if done.done():
-                continue
-            if refusal is not None:
-                done.set_exception(refusal)
-                done.exception()  # an acks=0 producer waits for nothing: mark it as seen
-            elif end_offset <= self.log.high_watermark:
-                done.set_result(None)
+            if refusal is not None or end_offset <= self.log.high_watermark:
+                call(refusal)
             else:
-                self._unsynced.append((end_offset, generation, done))
+                self._unsynced.append((end_offset, generation, call))
 
     def _refusal(self, error: BaseException, end_offset: int, generation: int) -> BaseException | None:
         """Why an append failed; None if it did not."""

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from headrace.wire import Frame
 
-__all__ = ["Reply"]
+__all__ = ["Answer", "Reply"]
 
 
 @dataclasses.dataclass(slots=True)
@@ -21,3 +21,30 @@ class Reply:
         call, self.on_release = self.on_release, None
         if call is not None:
             call()
+
+
+class Answer:
+    """The answer to a produce request, from the moment its batches are appended. Event loop only.
+
+    It is there once they are synced or refused; without a reply if the client asked for none.
+    """
+
+    __slots__ = ("_then", "is_there", "reply")
+
+    def __init__(self) -> None:
+        self.is_there = False
+        self.reply: Reply | None = None
+        self._then: Callable[[], None] | None = None
+
+    def give(self, reply: Reply | None) -> None:
+        """Completes it; once."""
+        self.is_there, self.reply = True, reply
+        if self._then is not None:
+            self._then()
+
+    def when_there(self, call: Callable[[], None]) -> None:
+        """Calls once it is there, perhaps at once; there is one to be called."""
+        if self.is_there:
+            call()
+        else:
+            self._then = call

@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 from headrace.broker.access import Authority, guarded, server_context, sifted
 from headrace.broker.apis import HANDLERS
 from headrace.broker.apis.cluster import unsupported_version
-from headrace.broker.apis.produce import Answer, produce
+from headrace.broker.apis.produce import produce
+from headrace.broker.committer import Committer
 from headrace.broker.connection import Connection
 from headrace.broker.coordinator import Coordinator
 from headrace.broker.events import Events
@@ -27,7 +28,7 @@ from headrace.broker.metrics_broker import Metrics
 from headrace.broker.overload import Overload
 from headrace.broker.partition import Partition
 from headrace.broker.quotas import PRODUCER, Quotas
-from headrace.broker.replies import Reply
+from headrace.broker.replies import Answer, Reply
 from headrace.broker.settings import BrokerSettings, host_and_port, is_loopback
 from headrace.broker.share import Shares
 from headrace.broker.topics import Topics
@@ -72,7 +73,8 @@ class Broker:
         self.metrics_port: int | None = None
         self.access = Authority(enforced=settings.authenticate, super_users=settings.super_principals())
         self.request_memory = MemoryBudget(settings.request_memory_bytes)
-        self._executor = ThreadPoolExecutor(settings.commit_threads, "headrace-disk")
+        self._committer = Committer(settings.commit_threads)
+        self._administrator = ThreadPoolExecutor(1, "headrace-topics")
         self._readers = ThreadPoolExecutor(2, "headrace-read")
         self.inspector = Inspector(settings.max_decompressed_bytes)
         self._connections: set[Connection] = set()
@@ -98,7 +100,7 @@ class Broker:
         self.directory = await self._open_directory()
         try:
             await self.access.load(self.directory.path, self._disk)
-            self.topics = Topics(self.directory, self._executor)
+            self.topics = Topics(self.directory, self._administrator, self._committer)
             self.coordinator = Coordinator(self, self._group_settings)
             self.events, self.overload, self.lag_watch = Events(self), Overload(self), LagWatch(self)
             self.quotas = Quotas(self, self._disk)
@@ -174,7 +176,8 @@ class Broker:
         if hasattr(self, "topics"):
             await self.topics.wait_idle()
         await self.in_thread(self.directory.close)
-        self._executor.shutdown()
+        self._committer.close()
+        self._administrator.shutdown()
         self._readers.shutdown()
         self.inspector.close()
 
@@ -272,9 +275,9 @@ class Broker:
     def start_produce(
         self, connection: Connection, frame: bytearray, version: int
     ) -> Answer | Awaitable[Answer]:
-        """Appends what a produce request carries; the future is its answer, None for acks=0.
+        """Appends what a produce request carries; its answer has no reply for acks=0.
 
-        A transactional request may wait before it appends: its future is awaited first.
+        One that may have to wait before it appends is awaited first.
         """
         if version not in HANDLERS[Api.PRODUCE].versions:
             raise MalformedError(f"produce v{version} is not served")

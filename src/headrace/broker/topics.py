@@ -10,6 +10,7 @@ from concurrent.futures import Executor
 from typing import Any
 from uuid import UUID
 
+from headrace.broker.committer import Committer
 from headrace.broker.partition import Partition
 from headrace.storage import DataDirectory, Topic
 
@@ -23,9 +24,10 @@ INTERNAL_TOPICS = frozenset(
 class Topics:
     """Looks topics and partitions up; changes them one at a time."""
 
-    def __init__(self, directory: DataDirectory, executor: Executor) -> None:
+    def __init__(self, directory: DataDirectory, executor: Executor, committer: Committer) -> None:
         self._directory = directory
         self._executor = executor
+        self._committer = committer
         self._partitions: dict[tuple[UUID, int], Partition] = {}
         self._changing = asyncio.Lock()
         self.on_change: list[Callable[[str], None]] = []
@@ -52,7 +54,7 @@ class Topics:
         """A topic's partition, if it has that many."""
         found = self._partitions.get((topic.id, index))
         if found is None and 0 <= index < len(topic.partitions):
-            found = Partition(topic.partitions[index], self._executor)
+            found = Partition(topic.partitions[index], self._committer)
             self._partitions[topic.id, index] = found
         return found
 

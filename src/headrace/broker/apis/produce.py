@@ -6,12 +6,12 @@ waited for. The requests behind it on the connection then wait too, so that thei
 order holds.
 """
 
-import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from headrace.broker.replies import Reply
+from headrace.broker.partition import Partition
+from headrace.broker.replies import Answer, Reply
 from headrace.broker.topics import INTERNAL_TOPICS
 from headrace.errors import CorruptionError, DiskError, HeadraceError, RequestError, RetriableError
 from headrace.records import BatchHeader, check_batch, read_header
@@ -28,19 +28,45 @@ ZSTD = 4
 FIRST_VERSION_WITH_ZSTD = 7
 
 
-Answer = asyncio.Future[Reply | None]
-Pending = list[asyncio.Future[None]]
+class _Pending:
+    """The batches of one request that are appended and not synced yet."""
+
+    __slots__ = ("_left", "_then")
+
+    def __init__(self) -> None:
+        self._left = 1  # more may be appended
+
+    def add(self, partition: Partition, answer: dict[str, Any]) -> None:
+        """One more: what was just appended to `partition`, with its part of the answer."""
+        self._left += 1
+
+        def synced(error: BaseException | None) -> None:
+            if error is not None:
+                _refuse(answer, error)
+            self._settle()
+
+        partition.when_synced(synced)
+
+    def when_synced(self, call: Callable[[], None]) -> None:
+        """Nothing more is appended; calls once everything is synced or refused, perhaps at once."""
+        self._then = call
+        self._settle()
+
+    def _settle(self) -> None:
+        self._left -= 1
+        if not self._left:
+            self._then()
 
 
 def produce(broker: "Broker", request: Request, frame: bytearray) -> Answer | Awaitable[Answer]:
-    """Appends now, in order; the future is done when every batch is synced or refused.
+    """Appends now, in order; the answer is there when every batch is synced or refused.
 
-    For a transactional request, or one with compressed batches, the future itself
-    is awaited first: it is there once everything is appended.
+    For a transactional request, or one with compressed batches, the answer itself
+    is awaited first: until everything is appended.
     """
     if request.body.transactional_id is not None or _takes_long(broker, request):
         return _produce_later(broker, request, frame)
-    pending: Pending = []
+    pending = _Pending()
     topics = [
         {
             "name": data.name,
@@ -60,7 +86,7 @@ def _takes_long(broker: "Broker", request: Request) -> bool:
 
 
 async def _produce_later(broker: "Broker", request: Request, frame: bytearray) -> Answer:
-    pending: Pending = []
+    pending = _Pending()
     topics = []
     try:
         for data in request.body.topic_data:
@@ -69,13 +95,13 @@ async def _produce_later(broker: "Broker", request: Request, frame: bytearray) -
             ]
             topics.append({"name": data.name, "topic_id": data.topic_id, "partition_responses": parts})
     except BaseException:
-        _when_all(pending, lambda: broker.release_frame(frame))  # the log still writes from it
+        pending.when_synced(lambda: broker.release_frame(frame))  # the log still writes from it
         raise
     return _answer(broker, request, frame, topics, pending)
 
 
 async def _append_later(
-    broker: "Broker", request: Request, data: Any, part: Any, pending: Pending
+    broker: "Broker", request: Request, data: Any, part: Any, pending: _Pending
 ) -> dict[str, Any]:
     """Looks at the records, asks the coordinator, then appends at once: no marker can come first."""
     admitted = False
@@ -122,26 +148,24 @@ async def _admitted(broker: "Broker", request: Request, data: Any, part: Any) ->
 
 
 def _answer(
-    broker: "Broker", request: Request, frame: bytearray, topics: list[dict[str, Any]], pending: Pending
+    broker: "Broker", request: Request, frame: bytearray, topics: list[dict[str, Any]], pending: _Pending
 ) -> Answer:
     acks = request.body.acks
     topics += request.refused
-    done: Answer = asyncio.get_running_loop().create_future()
+    answer = Answer()
 
     def finish() -> None:
         broker.release_frame(frame)
-        if done.done():  # the client left
-            return
         throttle_ms = max(_settled(broker, topics), request.throttle_ms)
         if acks == 0:
-            done.set_result(Reply(Frame(), throttle_ms=throttle_ms) if throttle_ms else None)
+            answer.give(Reply(Frame(), throttle_ms=throttle_ms) if throttle_ms else None)
         else:
             fields = {"responses": topics, "throttle_time": throttle_ms}
             encoded = encode_response(Api.PRODUCE, request.api_version, request.correlation_id, fields)
-            done.set_result(Reply(encoded, throttle_ms=throttle_ms))
+            answer.give(Reply(encoded, throttle_ms=throttle_ms))
 
-    _when_all(pending, finish)
-    return done
+    pending.when_synced(finish)
+    return answer
 
 
 def _settled(broker: "Broker", topics: list[dict[str, Any]]) -> int:
@@ -156,29 +180,12 @@ def _settled(broker: "Broker", topics: list[dict[str, Any]]) -> int:
     return throttle_ms
 
 
-def _when_all(pending: Pending, call: Callable[[], None]) -> None:
-    """Calls once all are done, however they ended."""
-    left = len(pending)
-    if not left:
-        call()
-        return
-
-    def one_more(_: "asyncio.Future[None]") -> None:
-        nonlocal left
-        left -= 1
-        if not left:
-            call()
-
-    for future in pending:
-        future.add_done_callback(one_more)
-
-
 def _append(
     broker: "Broker",
     request: Request,
     data: Any,
     part: Any,
-    pending: Pending,
+    pending: _Pending,
     *,
     admitted: bool = False,
     inspected: bool = False,
@@ -202,9 +209,7 @@ def _append(
             answer["log_append_time"] = appended.timestamp_ms
         answer["base_offset"] = appended.base_offset
         answer["log_start_offset"] = partition.log.start_offset
-        synced = partition.synced()
-        synced.add_done_callback(lambda future: _note_failure(answer, future))
-        pending.append(synced)
+        pending.add(partition, answer)
     except HeadraceError as error:
         _refuse(answer, error)
     return answer
@@ -265,12 +270,6 @@ def _check_kind(header: BatchHeader, version: int) -> None:
         raise RequestError(
             f"codec {header.codec} is unknown here", code=ErrorCode.unsupported_compression_type
         )
-
-
-def _note_failure(answer: dict[str, Any], future: "asyncio.Future[None]") -> None:
-    error = None if future.cancelled() else future.exception()
-    if error is not None:
-        _refuse(answer, error)
 
 
 def _refuse(answer: dict[str, Any], error: BaseException) -> None:
