@@ -47,6 +47,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 STALLED_MS = 250
+STOPPING = "stopping"
 
 
 class Broker:
@@ -124,7 +125,7 @@ class Broker:
                     for task in upkeep:
                         task.cancel()
                     for connection in tuple(self._connections):
-                        connection.abort("the broker is stopping", kind="stopping")
+                        connection.abort("the broker is stopping", kind=STOPPING)
                     await self.events.close()
         finally:
             await self._close()
@@ -257,7 +258,8 @@ class Broker:
         """Forgets a connection that ended."""
         self.metrics.connections_closed.add(1, reason)
         self._connections.discard(connection)
-        self.shares.disconnected(id(connection))
+        if reason != STOPPING:  # members keep their leases over a restart
+            self.shares.disconnected(id(connection))
 
     def expel(self, principal: str) -> None:
         """Closes the connections of a user who is no more."""

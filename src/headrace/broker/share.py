@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from headrace.broker.share_burial import Burials
 from headrace.broker.share_table import Place
-from headrace.errors import RequestError
+from headrace.errors import RequestError, RetriableError
 from headrace.groups import Code
 from headrace.groups import share as machine
 from headrace.groups.consumer import Catalog
@@ -167,7 +168,8 @@ class Shares(Burials):
         """A connection is gone: what its members had is delivered to others. The deliveries count."""
         for session in self.sessions.disconnected(connection):
             if self._available and not self._journal.failed:
-                self.release(session, delivered=True)
+                with suppress(RetriableError):  # unavailable from here on; the leases end in time
+                    self.release(session, delivered=True)
 
     # --- administration -----------------------------------------------------------------------
 
