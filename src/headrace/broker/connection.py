@@ -37,6 +37,7 @@ MOST_QUEUED_FRAMES = 64
 PRODUCE = name_of(Api.PRODUCE)
 BEFORE_LOGIN = (Api.API_VERSIONS, Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE)
 LONGEST_HEADER = 1024
+SMALL_ANSWER_BYTES = 16 * 1024
 
 
 class ConnectionClosed(Exception):  # noqa: N818 - not an error: the client left
@@ -326,6 +327,8 @@ class Connection(asyncio.BufferedProtocol):
                         await self._put(parts)
                         parts, held = [], 0
             parts.append(memoryview(frame)[position:])
+            if len(frame) + held <= SMALL_ANSWER_BYTES:  # to copy it is cheaper than to send it in parts
+                parts = [b"".join(parts)]
             await self._put(parts)
         finally:
             reply.release()

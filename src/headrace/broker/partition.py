@@ -1,7 +1,7 @@
 """A partition as the broker sees it: its log, who waits for its sync, who waits for its records.
 
-Group commit happens here. At most one commit of a partition runs at a time, on
-a worker thread; everything appended while it runs is taken by the next one.
+Group commit happens here. At most one commit of a partition runs at a time, as the
+committer sees fit; everything appended while it runs is taken by the next one.
 """
 
 import asyncio
@@ -108,7 +108,7 @@ class Partition:
             self._acknowledge(self.log.commit())
             return
         self._committing = True
-        self._committer.run(self.log.commit, self._committed)
+        self._committer.run(self.log, self._committed)
 
     def _committed(self, high_watermark: int, error: BaseException | None) -> None:
         self._committing = False

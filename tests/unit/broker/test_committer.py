@@ -1,17 +1,33 @@
-"""The hand-over of commits to threads: in order, bounded, errors included."""
+"""Where commits run: small lone ones on the loop, the others on threads; in order, errors included."""
 
 import asyncio
 import threading
 
 import pytest
 
-from headrace.broker.committer import Committer
+from headrace.broker.committer import SLOW_S, SMALL_BYTES, Committer, LoopTurns
 from headrace.errors import DiskError
 
+LARGE_BYTES = SMALL_BYTES + 1
 
-async def outcome_of(committer, commit):
+
+class Work:
+    """Something to commit; notes on which thread that happened."""
+
+    def __init__(self, commit, pending_bytes=LARGE_BYTES):
+        self._commit = commit
+        self.pending_bytes = pending_bytes
+        self.thread = None
+
+    def commit(self):
+        self.thread = threading.current_thread()
+        return self._commit()
+
+
+async def outcome_of(committer, work):
     done = asyncio.get_running_loop().create_future()
-    committer.run(commit, lambda *outcome: done.set_result((*outcome, threading.current_thread())))
+    committer.run(work, lambda *outcome: done.set_result((*outcome, threading.current_thread())))
+    assert not done.done()
     return await asyncio.wait_for(done, 10)
 
 
@@ -22,24 +38,51 @@ def committer():
     committer.close()
 
 
-def test_a_commit_runs_on_a_thread_and_its_outcome_comes_back_on_the_loop(committer):
-    ran_on = []
-
-    def commit():
-        ran_on.append(threading.current_thread())
-        return 7
-
-    assert asyncio.run(outcome_of(committer, commit)) == (7, None, threading.main_thread())
-    assert ran_on[0] is not threading.main_thread()
+def test_a_large_commit_runs_on_a_thread_and_its_outcome_comes_back_on_the_loop(committer):
+    work = Work(lambda: 7)
+    assert asyncio.run(outcome_of(committer, work)) == (7, None, threading.main_thread())
+    assert work.thread is not threading.main_thread()
 
 
-def test_an_error_is_an_outcome_and_the_thread_goes_on(committer):
+def test_a_small_commit_with_nothing_else_under_way_runs_on_the_loop(committer):
+    work = Work(lambda: 7, pending_bytes=SMALL_BYTES)
+    assert asyncio.run(outcome_of(committer, work)) == (7, None, threading.main_thread())
+    assert work.thread is threading.main_thread()
+
+
+def test_a_small_commit_beside_another_runs_on_a_thread(committer):
+    begun, go_on = threading.Event(), threading.Event()
+    slow = Work(lambda: begun.set() or go_on.wait(10) or 1)
+    small = Work(go_on.set, pending_bytes=1)
+
+    async def both():
+        first = asyncio.ensure_future(outcome_of(committer, slow))
+        await asyncio.to_thread(begun.wait, 10)
+        await outcome_of(committer, small)
+        await first
+
+    asyncio.run(both())
+    assert small.thread is not threading.main_thread()
+
+
+def test_two_small_commits_that_come_together_run_on_threads(committer):
+    works = [Work(lambda: 1, pending_bytes=1), Work(lambda: 2, pending_bytes=1)]
+
+    async def both():
+        await asyncio.gather(*(outcome_of(committer, work) for work in works))
+
+    asyncio.run(both())
+    assert threading.main_thread() not in {work.thread for work in works}
+
+
+@pytest.mark.parametrize("pending_bytes", [1, LARGE_BYTES])
+def test_an_error_is_an_outcome_and_the_next_commit_runs(committer, pending_bytes):
+    def refuse():
+        raise DiskError("no disk")
+
     async def twice():
-        def refuse():
-            raise DiskError("no disk")
-
-        failed = await outcome_of(committer, refuse)
-        return failed, await outcome_of(committer, lambda: 1)
+        failed = await outcome_of(committer, Work(refuse, pending_bytes))
+        return failed, await outcome_of(committer, Work(lambda: 1, pending_bytes))
 
     (watermark, error, _), (later, none, _) = asyncio.run(twice())
     assert (watermark, str(error), later, none) == (-1, "no disk", 1, None)
@@ -49,8 +92,8 @@ def test_as_many_commits_run_at_once_as_there_may_be_threads(committer):
     both, third = threading.Barrier(2, timeout=10), threading.Event()
 
     async def three():
-        commits = [lambda: both.wait() and 0, lambda: both.wait() and 0, lambda: third.set() or 3]
-        return await asyncio.gather(*(outcome_of(committer, commit) for commit in commits))
+        works = [Work(both.wait), Work(both.wait), Work(third.set)]
+        return await asyncio.gather(*(outcome_of(committer, work) for work in works))
 
     assert [error for _, error, _ in asyncio.run(three())] == [None, None, None]
     assert third.is_set()
@@ -60,7 +103,18 @@ def test_as_many_commits_run_at_once_as_there_may_be_threads(committer):
 def test_one_commit_after_the_other_needs_one_thread(committer):
     async def often():
         for number in range(20):
-            assert (await outcome_of(committer, lambda number=number: number))[0] == number
+            assert (await outcome_of(committer, Work(lambda number=number: number)))[0] == number
 
     asyncio.run(often())
     assert len(committer._threads) == 1
+
+
+def test_the_loop_waits_for_a_fast_disk_half_of_its_time_and_for_a_slow_one_hardly_ever():
+    turns = LoopTurns()
+    assert turns.may_begin(10.0)
+    turns.ended(10.0, 10.0 + SLOW_S / 2)
+    assert not turns.may_begin(10.0 + SLOW_S * 0.9)
+    assert turns.may_begin(10.0 + SLOW_S * 1.1)
+    turns.ended(20.0, 20.01)
+    assert not turns.may_begin(21.0)
+    assert turns.may_begin(21.02)

@@ -60,27 +60,46 @@ class _Attempt:
             extent.release()
 
 
+class _Waiter:
+    """Wakes a fetch when there may be more, or when its time is over."""
+
+    __slots__ = ("_future", "_woken", "is_over")
+
+    def __init__(self) -> None:
+        self.is_over = self._woken = False
+        self._future: asyncio.Future[None] | None = None
+
+    def wake(self) -> None:
+        self._woken = True
+        if self._future is not None and not self._future.done():
+            self._future.set_result(None)
+
+    def end(self) -> None:
+        # The timer may run a little early by the clock: that it ran is what counts.
+        self.is_over = True
+        self.wake()
+
+    async def wait(self) -> None:
+        if not self._woken:
+            self._future = asyncio.get_running_loop().create_future()
+            await self._future
+        self._woken = False
+
+
 async def _wait(broker: "Broker", body: Any, attempt: _Attempt, seconds: float) -> _Attempt:
     """Tries again whenever a partition has more, until there is enough or the time is over."""
-    more, over = asyncio.Event(), asyncio.Event()
-
-    def end() -> None:
-        # The timer may run a little early by the clock: that it ran is what counts.
-        over.set()
-        more.set()
-
-    timer = asyncio.get_running_loop().call_later(seconds, end)
+    waiter = _Waiter()
+    timer = asyncio.get_running_loop().call_later(seconds, waiter.end)
     partitions, committed = attempt.partitions, body.isolation_level == READ_COMMITTED
     for partition, seen in partitions:
-        partition.on_records(more.set)
+        partition.on_records(waiter.wake)
         if partition.readable_end(committed=committed) > seen:  # moved while others were looked at
-            more.set()
+            waiter.wake()
     try:
         while not attempt.enough:
-            await more.wait()
-            if over.is_set():
+            await waiter.wait()
+            if waiter.is_over:
                 break
-            more.clear()
             if all(partition.readable_end(committed=committed) <= seen for partition, seen in partitions):
                 continue  # something was synced, but nothing that this reader may see
             attempt.release()
@@ -92,7 +111,7 @@ async def _wait(broker: "Broker", body: Any, attempt: _Attempt, seconds: float) 
     finally:
         timer.cancel()
         for partition, _ in partitions:
-            partition.forget(more.set)
+            partition.forget(waiter.wake)
     return attempt
 
 
