@@ -1,0 +1,158 @@
+"""Views in this process's memory, for tests: gone with the process."""
+
+import threading
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from headrace.views.batch import Net, ViewBatch, last_rows, net_changes
+from headrace.views.changelog import kept_changes
+from headrace.views.ledger import Entry, Ledger, Reflected
+from headrace.views.schema import ViewSchema
+from headrace.views.selecting import Condition, Order, Selection, select
+from headrace.views.store import Change, Snapshot, require_since, require_view
+
+__all__ = ["MemoryStore", "merge"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A view at one moment; replaced whole, so that readers never see half a batch."""
+
+    ledger: Ledger
+    rows: pa.Table
+    changes: tuple[Change, ...] = ()
+
+
+@dataclass(slots=True)
+class _Shelf:
+    """The views of one name, shared by every store opened under it."""
+
+    views: dict[str, _Kept] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+_shelves: dict[str, _Shelf] = {}
+
+
+class MemoryStore:
+    """A ViewStore on Arrow tables; stores of one name share their views within the process.
+
+    Every batch copies the view's table: meant for tests, not for large views.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._shelf = _shelves.setdefault(name, _Shelf())
+
+    def prepare(self, schema: ViewSchema) -> None:
+        with self._shelf.lock:
+            kept = self._shelf.views.get(schema.name)
+            if kept is None:
+                self._shelf.views[schema.name] = _Kept(Ledger(schema=schema), schema.columns.empty_table())
+                return
+            kept.ledger.require_rows_of(schema)
+            self._put(_Kept(kept.ledger.with_schema(schema), kept.rows, kept.changes))
+
+    def begin(
+        self, view: str, query_id: str, *, schema: ViewSchema | None = None, first_batch: int = 0
+    ) -> Reflected:
+        with self._shelf.lock:
+            kept = self._kept(view)
+            ledger = kept.ledger.begin(query_id, schema, first_batch)
+            self._put(_Kept(ledger, kept.rows, kept.changes))
+            return ledger.reflected
+
+    def apply(self, view: str, batch: ViewBatch) -> bool:
+        with self._shelf.lock:
+            kept = self._kept(view)
+            entry = kept.ledger.enter(batch)
+            if entry is None:
+                return False
+            schema = entry.ledger.schema
+            old = schema.columns.empty_table() if entry.resets else kept.rows
+            rows = merge(schema, old, net_changes(schema, batch.changes))
+            self._put(_with_changes(entry, rows, kept.changes, batch))
+            return True
+
+    def read(
+        self,
+        view: str,
+        *,
+        where: Iterable[Condition] = (),
+        order: Iterable[Order] = (),
+        limit: int | None = None,
+        offset: int = 0,
+    ) -> pa.Table:
+        return self.snapshot(view, where=where, order=order, limit=limit, offset=offset).rows
+
+    def snapshot(
+        self,
+        view: str,
+        *,
+        where: Iterable[Condition] = (),
+        order: Iterable[Order] = (),
+        limit: int | None = None,
+        offset: int = 0,
+    ) -> Snapshot:
+        kept = self._kept(view)
+        selection = Selection.of(kept.ledger.schema, where, order, limit, offset)
+        return Snapshot(select(kept.rows, selection), kept.ledger.reflected)
+
+    def reflected(self, view: str) -> Reflected:
+        return self._kept(view).ledger.reflected
+
+    def changes(self, view: str, since: int = 0, limit: int = 1_000) -> list[Change]:
+        kept = self._kept(view)
+        oldest = kept.changes[0].sequence if kept.changes else None
+        require_since(view, since, oldest, kept.ledger.sequence)
+        return [each for each in kept.changes if each.sequence > since][:limit]
+
+    def last_sequence(self, view: str) -> int:
+        return self._kept(view).ledger.sequence
+
+    def views(self) -> list[str]:
+        return sorted(self._shelf.views)
+
+    def schema(self, view: str) -> ViewSchema:
+        return self._kept(view).ledger.schema
+
+    def drop(self, view: str) -> None:
+        with self._shelf.lock:
+            self._shelf.views.pop(view, None)
+
+    def close(self) -> None:
+        """Nothing to give back: the views stay for other stores of the name."""
+
+    def _kept(self, view: str) -> _Kept:
+        kept = self._shelf.views.get(view)
+        require_view(kept.ledger if kept else None, view, self._shelf.views)
+        assert kept is not None
+        return kept
+
+    def _put(self, kept: _Kept) -> None:
+        self._shelf.views[kept.ledger.schema.name] = kept
+
+
+def _with_changes(entry: Entry, rows: pa.Table, before: tuple[Change, ...], batch: ViewBatch) -> _Kept:
+    schema = entry.ledger.schema
+    new, sequence = kept_changes(schema, batch, entry.ledger.sequence)
+    changes = deque(() if entry.resets else before, maxlen=schema.keep_changes)
+    changes.extend(new)
+    return _Kept(entry.ledger.with_sequence(sequence), rows, tuple(changes))
+
+
+def merge(schema: ViewSchema, rows: pa.Table, net: Net) -> pa.Table:
+    """The rows with a batch's net changes in place."""
+    if net.empty:
+        return rows
+    key = list(schema.key)
+    keys = pa.concat_tables([rows.select(key), net.removed, net.rows.select(key)])
+    newest = last_rows(keys)
+    if newest is None:
+        return pa.concat_tables([rows, net.rows])
+    first, behind = rows.num_rows, rows.num_rows + net.removed.num_rows
+    indices = newest.to_numpy()
+    kept = rows.take(pa.array(indices[indices < first]))
+    return pa.concat_tables([kept, net.rows.take(pa.array(indices[indices >= behind] - behind))])

@@ -1,0 +1,126 @@
+"""Arrow columns as values that SQLite keeps, exactly and readable, and back. Pure.
+
+| type | in SQLite |
+|---|---|
+| integers | INTEGER (declared BIGINT) |
+| boolean | INTEGER, 0 or 1 |
+| double, float | REAL; NaN as the text 'NaN', since SQLite would make it null |
+| string | TEXT |
+| decimal | TEXT with all digits of its scale: 12.50 |
+| timestamp | TEXT, 2026-01-31 12:00:00.000000Z; without the Z if it has no zone |
+| date | TEXT, 2026-01-31 |
+| binary | BLOB |
+| array, struct, map | TEXT, JSON |
+
+All of these sort as they should but decimals, which need `DECIMAL_COLLATION`. Columns
+of doubles are declared without a type: SQLite would turn -0.0 into 0 in a REAL one.
+"""
+
+import decimal
+from typing import Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.views.json_values import dumps, from_json, to_json
+from headrace.views.schema import is_nested
+
+__all__ = ["DECIMAL_COLLATION", "compare_decimals", "declared_type", "decode", "encode", "encode_value"]
+
+DECIMAL_COLLATION = "headrace_decimal"
+
+
+def declared_type(kind: pa.DataType) -> str:
+    """What stands behind the column's name in CREATE TABLE."""
+    types = pa.types
+    if types.is_integer(kind):
+        return "BIGINT"  # a single INTEGER as primary key would be the row's number, and refuse null
+    if types.is_boolean(kind):
+        return "BOOLEAN"
+    if types.is_floating(kind):
+        return ""
+    return "BLOB" if types.is_binary(kind) or types.is_large_binary(kind) else "TEXT"
+
+
+def encode(column: pa.ChunkedArray) -> list[Any]:
+    """The column's values as `sqlite3` takes them."""
+    kind, types = column.type, pa.types
+    if is_nested(kind):
+        return [None if each is None else dumps(each) for each in to_json(column)]
+    if types.is_timestamp(kind) or types.is_date(kind):
+        return _through_dictionary(column, _time_text)
+    if types.is_decimal(kind):
+        return _objects(column.cast(pa.string()))
+    if types.is_floating(kind):
+        return _floats(column)
+    if types.is_boolean(kind):
+        return _numbers(column.cast(pa.int8()))
+    return _numbers(column) if types.is_integer(kind) else _objects(column)
+
+
+def encode_value(value: Any, kind: pa.DataType) -> Any:
+    """One value, as Python has it, for a comparison."""
+    if pa.types.is_decimal(kind):
+        return format(value, "f")  # may have more digits than the column; compared as a number
+    return encode(pa.chunked_array([pa.array([value], kind)]))[0]
+
+
+def decode(values: list[Any], kind: pa.DataType) -> pa.Array:
+    """An Arrow array of what SQLite gave back."""
+    types = pa.types
+    if is_nested(kind):
+        return from_json([None if each is None else orjson.loads(each) for each in values], kind)
+    if types.is_floating(kind):
+        return pa.array([float(each) if isinstance(each, str) else each for each in values], kind)
+    if types.is_boolean(kind):
+        return pa.array(values, pa.int8()).cast(kind)
+    if types.is_timestamp(kind) or types.is_date(kind) or types.is_decimal(kind):
+        texts = pa.array(values, pa.string()).dictionary_encode()
+        return texts.dictionary.cast(kind).take(texts.indices)
+    return pa.array(values, kind)
+
+
+def compare_decimals(left: str, right: str) -> int:
+    """Text of decimals by their number; for `sqlite3.Connection.create_collation`."""
+    first, second = decimal.Decimal(left), decimal.Decimal(right)
+    return (first > second) - (first < second)
+
+
+def _objects(column: pa.ChunkedArray) -> list[Any]:
+    values: list[Any] = column.to_numpy(zero_copy_only=False).tolist() if column.num_chunks else []
+    return values
+
+
+def _numbers(column: pa.ChunkedArray) -> list[Any]:
+    if column.null_count == 0:
+        return column.to_numpy().tolist()  # type: ignore[no-any-return]
+    values: list[Any] = column.fill_null(0).to_numpy().tolist()
+    for index in np.flatnonzero(pc.is_null(column).to_numpy()).tolist():
+        values[index] = None
+    return values
+
+
+def _floats(column: pa.ChunkedArray) -> list[Any]:
+    column = column.cast(pa.float64())
+    values = _numbers(column)
+    for index in np.flatnonzero(pc.fill_null(pc.is_nan(column), False).to_numpy()).tolist():
+        values[index] = "NaN"
+    return values
+
+
+def _through_dictionary(column: pa.ChunkedArray, convert: Any) -> list[Any]:
+    """Converts each distinct value once: window bounds repeat a great deal."""
+    encoded = column.combine_chunks().dictionary_encode()
+    texts = [*convert(encoded.dictionary), None]
+    indices = encoded.indices.fill_null(len(texts) - 1).to_numpy().tolist()
+    return [texts[index] for index in indices]
+
+
+def _time_text(values: pa.Array) -> list[str]:
+    if pa.types.is_date(values.type):
+        return values.cast(pa.string()).to_pylist()  # type: ignore[no-any-return]
+    # Without a zone first: Arrow asks its zone database for every value otherwise.
+    texts = values.cast(pa.int64()).cast(pa.timestamp("us")).cast(pa.string()).to_pylist()
+    return [each + "Z" for each in texts] if values.type.tz else texts
