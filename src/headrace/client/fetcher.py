@@ -1,21 +1,19 @@
 """Raw record batches for a range of offsets, from whichever broker leads the partition."""
 
-import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from headrace.client.batches import AbortedTransaction, Runs, visible_runs
-from headrace.client.channel import Channel
+from headrace.client.brokers import Brokers, check_code
 from headrace.client.connection import Connection
-from headrace.errors import ConfigError, RequestError, RetriableError
-from headrace.wire import Api, ErrorCode, Fields, VersionRange, name_of
+from headrace.errors import RequestError, RetriableError
+from headrace.records import read_header
+from headrace.wire import Api, ErrorCode, Fields
 
-__all__ = ["EARLIEST", "LATEST", "RawFetcher", "TopicLayout"]
-
-T = TypeVar("T")
+__all__ = ["EARLIEST", "LATEST", "OffsetsGone", "RawFetcher", "TopicLayout"]
 
 EARLIEST = -2
 LATEST = -1
@@ -24,8 +22,8 @@ LATEST = -1
 # was deleted and created again is never taken for the old one.
 _VERSIONS = {Api.METADATA: 12, Api.LIST_OFFSETS: 7, Api.FETCH: 13}
 
-_BACKOFF_S, _MAX_BACKOFF_S = 0.05, 1.0
 _FETCH_WAIT_MS = 500
+_SAMPLE_BYTES = 64 << 10
 _READ_COMMITTED = 1
 
 
@@ -38,6 +36,16 @@ class TopicLayout:
     leaders: Mapping[int, int]
 
 
+class OffsetsGone(RequestError):  # noqa: N818 - what has happened, not what is wrong
+    """The log no longer, or not yet, has the offset `asked` for; it holds `first` up to `end`."""
+
+    def __init__(self, message: str, *, asked: int, first: int, end: int) -> None:
+        super().__init__(message, code=ErrorCode.offset_out_of_range)
+        self.asked = asked
+        self.first = first
+        self.end = end
+
+
 class RawFetcher:
     """Asks a log for its layout, its offsets and its bytes; sees committed records only.
 
@@ -47,23 +55,21 @@ class RawFetcher:
     """
 
     def __init__(self, connection: Connection, *, max_bytes: int = 8 << 20) -> None:
-        self._connection = connection
         self._max_bytes = max_bytes
-        self._channels: dict[tuple[str, int], Channel] = {}
-        self._brokers: dict[int, tuple[str, int]] = {}
         self._layouts: dict[str, TopicLayout] = {}
+        self._brokers = Brokers(connection, _VERSIONS, forget=self._layouts.clear)
 
     def layout(self, topic: str) -> TopicLayout:
         """The topic as it is now; raises RequestError if it does not exist."""
         self._layouts.pop(topic, None)
-        return self._retrying(lambda: self._layout(topic))
+        return self._brokers.retrying(lambda: self._layout(topic))
 
     def offsets(self, topic: str, when: int) -> dict[int, int]:
         """An offset of every partition: LATEST (the end of what is committed), EARLIEST, or of a time in ms.
 
         For a time, it is the first record at or after it; the end where there is none.
         """
-        found = self._retrying(lambda: self._list_offsets(topic, when))
+        found = self._brokers.retrying(lambda: self._list_offsets(topic, when))
         if when >= 0 and -1 in found.values():
             ends = self.offsets(topic, LATEST)
             found = {partition: ends[partition] if at == -1 else at for partition, at in found.items()}
@@ -74,21 +80,26 @@ class RawFetcher:
     ) -> Iterator[memoryview]:
         """Runs of whole, checked record batches that hold every visible record from `start` up to `end`.
 
-        The first and the last batch may reach beyond the range. Raises RequestError
-        if `start` is no longer on the log, or if the topic is not the one of that id:
-        nothing is skipped in silence.
+        The first and the last batch may reach beyond the range. Raises OffsetsGone if
+        `start` is no longer on the log, RequestError if the topic is not the one of
+        that id: nothing is skipped in silence.
         """
         while start < end:
-            found = self._retrying(lambda: self._fetch(topic, partition, start, end, topic_id))  # noqa: B023
+            found = self._brokers.retrying(lambda: self._fetch(topic, partition, start, end, topic_id))  # noqa: B023
             yield from found.runs
             start = found.next_offset
 
+    def record_bytes(self, topic: str, partition: int, start: int, end: int) -> float:
+        """The bytes of log that an offset from `start` on takes on average, judged by the first batches."""
+        found = self._brokers.retrying(
+            lambda: self._fetch(topic, partition, start, end, None, max_bytes=_SAMPLE_BYTES)
+        )
+        first = read_header(found.runs[0], 0).base_offset if found.runs else start
+        return sum(len(run) for run in found.runs) / (found.next_offset - first)
+
     def close(self) -> None:
         """Closes every connection; the fetcher may be used again, and connects anew."""
-        for channel in self._channels.values():
-            channel.close()
-        self._channels.clear()
-        self._layouts.clear()
+        self._brokers.close()
 
     def __enter__(self) -> Self:
         return self
@@ -103,8 +114,8 @@ class RawFetcher:
     def _layout(self, topic: str) -> TopicLayout:
         if topic not in self._layouts:
             fields = {"topics": [{"topic_id": None, "name": topic}], "allow_auto_topic_creation": False}
-            answer = self._bootstrap().request(Api.METADATA, _VERSIONS[Api.METADATA], fields)
-            self._brokers = {each.node_id: (each.host, each.port) for each in answer.brokers}
+            answer = self._brokers.ask(self._brokers.any(), Api.METADATA, fields)
+            self._brokers.learn(answer.brokers)
             self._layouts[topic] = _read_layout(topic, answer.topics[0])
         return self._layouts[topic]
 
@@ -117,103 +128,49 @@ class RawFetcher:
         for leader, partitions in by_leader.items():
             wanted = [{"partition_index": each, "timestamp": when} for each in partitions]
             fields = _LIST_OFFSETS | {"topics": [{"name": topic, "partitions": wanted}]}
-            answer = self._channel(leader).request(Api.LIST_OFFSETS, _VERSIONS[Api.LIST_OFFSETS], fields)
+            answer = self._brokers.ask(self._brokers.node(leader), Api.LIST_OFFSETS, fields)
             for each in answer.topics[0].partitions:
-                _check(each.error_code, f"{topic}-{each.partition_index}: offsets")
+                check_code(each.error_code, f"{topic}-{each.partition_index}: offsets")
                 found[each.partition_index] = each.offset
         return dict(sorted(found.items()))
 
-    def _fetch(self, topic: str, partition: int, start: int, end: int, topic_id: uuid.UUID | None) -> Runs:
+    def _fetch(
+        self,
+        topic: str,
+        partition: int,
+        start: int,
+        end: int,
+        topic_id: uuid.UUID | None,
+        *,
+        max_bytes: int | None = None,
+    ) -> Runs:
         layout = self._layout(topic)
         _check_identity(layout, topic_id)
         if partition not in layout.leaders:
             raise RequestError(f"{topic} has no partition {partition}; it has {len(layout.leaders)}", code=3)
-        fields = _FETCH | self._wanted(layout, partition, start)
-        channel = self._channel(layout.leaders[partition])
-        answer = channel.request(Api.FETCH, _VERSIONS[Api.FETCH], fields, wait_ms=_FETCH_WAIT_MS)
-        _check(answer.error_code, f"{topic}-{partition}")
+        fields = _FETCH | _wanted(layout, partition, start, max_bytes or self._max_bytes)
+        channel = self._brokers.node(layout.leaders[partition])
+        answer = self._brokers.ask(channel, Api.FETCH, fields, wait_ms=_FETCH_WAIT_MS)
+        check_code(answer.error_code, f"{topic}-{partition}")
         data = answer.responses[0].partitions[0]
         if data.error_code == ErrorCode.offset_out_of_range:
             raise self._out_of_range(topic, partition, start)
-        _check(data.error_code, f"{topic}-{partition}")
+        check_code(data.error_code, f"{topic}-{partition}")
         return _progress(data, f"{topic}-{partition}", start, end)
 
-    def _wanted(self, layout: TopicLayout, partition: int, start: int) -> dict[str, Any]:
-        wanted = {"partition": partition, "fetch_offset": start, "partition_max_bytes": self._max_bytes}
-        return {
-            "max_bytes": self._max_bytes,
-            "topics": [{"topic_id": layout.id, "partitions": [_FETCH_PARTITION | wanted]}],
-        }
-
-    def _out_of_range(self, topic: str, partition: int, start: int) -> RequestError:
+    def _out_of_range(self, topic: str, partition: int, start: int) -> OffsetsGone:
         first = self._list_offsets(topic, EARLIEST)[partition]
         last = self._list_offsets(topic, LATEST)[partition]
         what = "were removed before they were read" if start < first else "are not there"
-        return RequestError(
+        return OffsetsGone(
             f"{topic}-{partition}: records from offset {start} {what}: the log now holds {first} to {last}. "
             "Start again from a position inside, or keep records longer (retention.ms, retention.bytes)",
-            code=ErrorCode.offset_out_of_range,
+            asked=start,
+            first=first,
+            end=last,
         )
 
-    # --- connections and retries --------------------------------------------------------------
 
-    def _retrying(self, attempt: Callable[[], T]) -> T:
-        deadline = time.monotonic() + self._connection.retry_timeout_ms / 1000
-        backoff_s = _BACKOFF_S
-        while True:
-            try:
-                return attempt()
-            except RetriableError:
-                self.close()
-                if time.monotonic() + backoff_s > deadline:
-                    raise
-            time.sleep(backoff_s)
-            backoff_s = min(2 * backoff_s, _MAX_BACKOFF_S)
-
-    def _channel(self, node: int) -> Channel:
-        if node not in self._brokers:
-            raise RetriableError(f"no broker {node} is known at present")
-        return self._open(*self._brokers[node])
-
-    def _bootstrap(self) -> Channel:
-        failures = []
-        for host, port in [*self._channels, *self._connection.servers()]:
-            try:
-                return self._open(host, port)
-            except RetriableError as error:
-                failures.append(str(error))
-        raise RetriableError("; ".join(failures))
-
-    def _open(self, host: str, port: int) -> Channel:
-        if (host, port) not in self._channels:
-            settings = self._connection
-            channel = Channel(
-                host, port, client_id=settings.client_id, timeout_ms=settings.request_timeout_ms
-            )
-            _check_versions(channel)
-            self._channels[host, port] = channel
-        return self._channels[host, port]
-
-
-# Answers to metadata, offsets and fetch requests that fresh metadata or a little patience may cure.
-_RETRIABLE = frozenset(
-    {
-        ErrorCode.unknown_topic_or_partition,
-        ErrorCode.leader_not_available,
-        ErrorCode.not_leader_or_follower,
-        ErrorCode.request_timed_out,
-        ErrorCode.broker_not_available,
-        ErrorCode.replica_not_available,
-        ErrorCode.network_exception,
-        ErrorCode.kafka_storage_error,
-        ErrorCode.listener_not_found,
-        ErrorCode.fenced_leader_epoch,
-        ErrorCode.unknown_leader_epoch,
-        ErrorCode.offset_not_available,
-        ErrorCode.unknown_topic_id,
-        ErrorCode.inconsistent_topic_id,
-    }
-)
 _LIST_OFFSETS: dict[str, Any] = {"replica_id": -1, "isolation_level": _READ_COMMITTED}
 _FETCH: dict[str, Any] = {
     "replica_id": -1,
@@ -230,24 +187,12 @@ _FETCH_PARTITION: dict[str, Any] = {
 }
 
 
-def _check(code: int, what: str) -> None:
-    """Raises the error that a Kafka code stands for, RetriableError where waiting may help."""
-    if code == ErrorCode.none:
-        return
-    name = ErrorCode(code).name if code in ErrorCode._value2member_map_ else "an unknown error"
-    message = f"{what}: the broker answered {name} ({code})"
-    raise (RetriableError if code in _RETRIABLE else RequestError)(message, code=code)
-
-
-def _check_versions(channel: Channel) -> None:
-    answer = channel.request(Api.API_VERSIONS, 0, {})
-    spoken = {each.api_key: VersionRange(each.min_version, each.max_version) for each in answer.api_keys}
-    for api, version in _VERSIONS.items():
-        if version not in spoken.get(api, VersionRange(0, -1)):
-            raise ConfigError(
-                f"{channel.address} does not speak version {version} of {name_of(api)}; "
-                "use `headrace broker` or Kafka 3.1 or newer"
-            )
+def _wanted(layout: TopicLayout, partition: int, start: int, max_bytes: int) -> dict[str, Any]:
+    wanted = {"partition": partition, "fetch_offset": start, "partition_max_bytes": max_bytes}
+    return {
+        "max_bytes": max_bytes,
+        "topics": [{"topic_id": layout.id, "partitions": [_FETCH_PARTITION | wanted]}],
+    }
 
 
 def _read_layout(topic: str, found: Fields) -> TopicLayout:
@@ -256,9 +201,9 @@ def _read_layout(topic: str, found: Fields) -> TopicLayout:
             f"there is no topic {topic!r}; create it (`headrace topics create {topic}`) or correct the name",
             code=found.error_code,
         )
-    _check(found.error_code, topic)
+    check_code(found.error_code, topic)
     for each in found.partitions:
-        _check(each.error_code, f"{topic}-{each.partition_index}")
+        check_code(each.error_code, f"{topic}-{each.partition_index}")
     leaders = {each.partition_index: each.leader_id for each in found.partitions}
     return TopicLayout(name=topic, id=found.topic_id, leaders=dict(sorted(leaders.items())))
 

@@ -1,15 +1,16 @@
 """The source's options, as given to Spark's `.option(name, value)`."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.client import EARLIEST, LATEST, Connection
+from headrace.client import Connection
 from headrace.config import describe, setting
 from headrace.errors import ConfigError
+from headrace.streams.feed_positions import Heartbeat
+from headrace.streams.starts import parse_start
 
-__all__ = ["SourceOptions", "read_options", "start_time"]
+__all__ = ["FeedOptions", "SourceOptions", "read_options"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,10 +23,14 @@ class SourceOptions:
     )
     start: str = setting(
         "earliest",
-        "Where a query without checkpoint starts: earliest, latest, or a time such as 2026-01-31T12:00:00Z.",
+        "Where a query without checkpoint starts: earliest, latest, a time such as 2026-01-31T12:00:00Z, "
+        "or offsets such as 0:1200,1:1187.",
     )
     max_records_per_batch: int = setting(
         1_000_000, "Offsets that one micro-batch takes at most; 0 means all that there are."
+    )
+    max_bytes_per_batch: int = setting(
+        256 << 20, "Bytes of log that one micro-batch takes at most, by estimate; 0 means no limit."
     )
     max_records_per_task: int = setting(
         250_000, "Offsets that one Spark task reads at most; a longer range is shared among tasks."
@@ -44,6 +49,20 @@ class SourceOptions:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedOptions:
+    """From which log a feed reads, how much at once, and whether its heart beats.
+
+    The limits are those of SourceOptions; 0 means none.
+    """
+
+    connection: Connection = field(default_factory=Connection)
+    max_records_per_batch: int = 1_000_000
+    max_bytes_per_batch: int = 256 << 20
+    max_fetch_bytes: int = 8 << 20
+    heartbeat: Heartbeat | None = None
+
+
 def read_options(given: Mapping[str, str]) -> SourceOptions:
     """Options from Spark's, whose names ignore case; raises ConfigError on an unknown or bad one."""
     known = {name: kind for name, kind, _, _ in describe(SourceOptions)}
@@ -57,23 +76,8 @@ def read_options(given: Mapping[str, str]) -> SourceOptions:
         raise ConfigError("max_records_per_task and max_fetch_bytes must be greater than 0")
     if not options.topic:
         raise ConfigError('the source needs a topic: add .option("topic", "…")')
-    start_time(options.start)
+    parse_start(options.start)
     return options
-
-
-def start_time(text: str) -> int:
-    """EARLIEST, LATEST or milliseconds since the epoch; raises ConfigError on anything else."""
-    if text.lower() in ("earliest", "latest"):
-        return EARLIEST if text.lower() == "earliest" else LATEST
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise ConfigError(
-            f"start={text!r} is neither earliest, latest nor a time such as 2026-01-31T12:00:00Z"
-        ) from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return round(moment.timestamp() * 1000)
 
 
 def _positive(name: str, text: str) -> int:

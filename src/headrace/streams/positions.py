@@ -11,6 +11,8 @@ import itertools
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
 from typing import Any, Self
 
 from headrace.errors import RequestError
@@ -49,24 +51,40 @@ class Range:
     end: int
 
 
-def admit(start: Position, latest: Position, max_records: int | None) -> Position:
+def admit(
+    start: Position,
+    latest: Position,
+    max_records: int | None,
+    *,
+    max_bytes: int | None = None,
+    record_bytes: Mapping[int, float] | None = None,
+) -> Position:
     """How far a micro-batch from `start` may go towards `latest`.
 
-    The limit is shared among partitions in proportion to what waits in each, so that
-    none starves; every partition with something waiting gets at least one. It counts
-    offsets, of which markers and compaction leave some without a record. Raises
+    The limits are shared among partitions in proportion to what waits in each, so that
+    none starves; every partition with something waiting gets at least one. Records are
+    counted as offsets, of which markers and compaction leave some without a record;
+    bytes are estimated by `record_bytes`, the average size in each partition. Raises
     RequestError if the log now ends before `start`: records were lost.
     """
     _check_same_log(start, latest)
     waiting = {partition: end - start.next.get(partition, 0) for partition, end in latest.next.items()}
-    total = sum(waiting.values())
-    if max_records is None or total <= max_records:
+    share = _share(max_records, sum(waiting.values()))
+    if max_bytes is not None:
+        sizes = record_bytes or {}
+        share = min(
+            share, _share(max_bytes, ceil(sum(sizes.get(each, 0) * n for each, n in waiting.items())))
+        )
+    if share == 1:
         return latest
     following = {
-        partition: start.next.get(partition, 0) + -(-count * max_records // total)
-        for partition, count in waiting.items()
+        partition: start.next.get(partition, 0) + ceil(count * share) for partition, count in waiting.items()
     }
     return Position(topic=start.topic, topic_id=start.topic_id, next=following)
+
+
+def _share(limit: int | None, total: int) -> Fraction:
+    return Fraction(1) if limit is None or total <= limit else Fraction(limit, total)
 
 
 def ranges(start: Position, end: Position, max_records: int) -> Iterator[Range]:

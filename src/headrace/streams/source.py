@@ -15,15 +15,18 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
+    ReadMaxBytes,
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
 from pyspark.sql.types import StructType
 
 from headrace.client import LATEST, RawFetcher
-from headrace.streams.options import SourceOptions, read_options, start_time
+from headrace.streams.options import SourceOptions, read_options
 from headrace.streams.positions import Position, Range, admit, ranges
+from headrace.streams.reading import RecordSizes, start_position
 from headrace.streams.rows import RAW_SCHEMA, RowReader
+from headrace.streams.starts import Start, parse_start
 
 __all__ = ["FORMAT", "LogSource", "register"]
 
@@ -55,6 +58,8 @@ class LogSource(DataSource):
 class _RangeReader:
     """What both readers share: positions on the log, and reading one range in a worker."""
 
+    _kept_fetcher: RawFetcher | None = None
+
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         RowReader(schema)  # a bad schema is refused here, before any task runs
         self._options = options
@@ -76,11 +81,15 @@ class _RangeReader:
     def _fetcher(self) -> RawFetcher:
         return RawFetcher(self._options.connection(), max_bytes=self._options.max_fetch_bytes)
 
-    def _position(self, when: int) -> Position:
-        topic = self._options.topic
-        with self._fetcher() as fetcher:
-            layout = fetcher.layout(topic)
-            return Position(topic=topic, topic_id=layout.id, next=fetcher.offsets(topic, when))
+    @property
+    def _planning(self) -> RawFetcher:
+        """The connection of the process that plans, kept as long as it runs."""
+        if self._kept_fetcher is None:
+            self._kept_fetcher = self._fetcher()
+        return self._kept_fetcher
+
+    def _position(self, start: Start) -> Position:
+        return start_position(self._planning, self._options.topic, start)
 
     def _partitions(self, start: Position, end: Position) -> list[InputPartition]:
         return [InputPartition(span) for span in ranges(start, end, self._options.max_records_per_task)]
@@ -90,8 +99,8 @@ class LogReader(_RangeReader, DataSourceReader):
     """Batch: everything from `start` to the end that the log has when the read is planned."""
 
     def partitions(self) -> Sequence[InputPartition]:
-        start = self._position(start_time(self._options.start))
-        return self._partitions(start, self._position(LATEST))
+        start = self._position(parse_start(self._options.start))
+        return self._partitions(start, self._position(Start(LATEST)))
 
 
 class LogStreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -99,24 +108,40 @@ class LogStreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvail
 
     _target: Position | None = None
 
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        super().__init__(options, schema)
+        self._sizes = RecordSizes()
+
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        return self._position(start_time(self._options.start)).to_json()
+        return self._position(parse_start(self._options.start)).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        limit = self._options.max_records_per_batch
-        return ReadMaxRows(limit) if limit else ReadAllAvailable()
+        if self._options.max_records_per_batch:
+            return ReadMaxRows(self._options.max_records_per_batch)
+        limit = self._options.max_bytes_per_batch
+        return ReadMaxBytes(limit) if limit else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._target = self._position(LATEST)
+        self._target = self._position(Start(LATEST))
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         begin = Position.from_json(start)
-        latest = self._target or self._position(LATEST)
-        max_records = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        return admit(begin, latest, max_records).to_json()
+        latest = self._target or self._position(Start(LATEST))
+        max_bytes = None if isinstance(limit, ReadAllAvailable) else self._options.max_bytes_per_batch or None
+        return admit(
+            begin,
+            latest,
+            limit.max_rows if isinstance(limit, ReadMaxRows) else None,
+            max_bytes=max_bytes,
+            record_bytes=self._sizes.of(self._planning, begin, latest, max_bytes),
+        ).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
-        return self._position(LATEST).to_json()
+        return self._position(Start(LATEST)).to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         return self._partitions(Position.from_json(start), Position.from_json(end))
+
+    def stop(self) -> None:
+        if self._kept_fetcher is not None:
+            self._kept_fetcher.close()

@@ -2,9 +2,8 @@
 
 import pytest
 
-from headrace.client import EARLIEST, LATEST
 from headrace.errors import ConfigError
-from headrace.streams.options import read_options, start_time
+from headrace.streams.options import read_options
 
 
 def test_names_ignore_case_as_everywhere_in_spark():
@@ -24,17 +23,3 @@ def test_names_ignore_case_as_everywhere_in_spark():
 def test_a_mistake_is_named(given, reason):
     with pytest.raises(ConfigError, match=reason):
         read_options(given)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("earliest", EARLIEST),
-        ("Latest", LATEST),
-        ("2026-01-31T12:00:00Z", 1769860800000),
-        ("2026-01-31T13:00:00+01:00", 1769860800000),
-        ("2026-01-31 12:00:00", 1769860800000),
-    ],
-)
-def test_a_start_is_a_word_or_a_time(text, expected):
-    assert start_time(text) == expected

@@ -1,0 +1,168 @@
+"""Event time: what each partition has seen, what each row may still expect; no I/O, no Spark.
+
+All times are int64 microseconds since the epoch, UTC. A partition's event-time
+watermark is
+
+    max(highest event time seen - lateness, highest watermark its producers declared)
+
+and each row carries the watermark of its own partition *before* it. That depends on
+the log alone: not on where micro-batches are cut, on other partitions or on clocks.
+
+The watermark of an operator, which says when a result is published, is the minimum
+over the partitions that are not idle.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["NO_WATERMARK", "Mark", "PartitionTime", "operator_watermark", "row_watermarks"]
+
+Ints = npt.NDArray[np.int64]
+
+NO_WATERMARK: Final = -(2**63)  # before everything: nothing is late to it
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionTime:
+    """The highest event time a partition has seen, and the highest watermark declared in it."""
+
+    seen: int | None = None
+    declared: int | None = None
+
+    @property
+    def is_known(self) -> bool:
+        return self.seen is not None or self.declared is not None
+
+    def watermark(self, lateness_us: int) -> int:
+        """The partition's event-time watermark; NO_WATERMARK before its first record."""
+        by_rows = NO_WATERMARK if self.seen is None else self.seen - lateness_us
+        return by_rows if self.declared is None else max(by_rows, self.declared)
+
+    def raised(self, *, seen: int | None = None, declared: int | None = None) -> "PartitionTime":
+        """The same after these were met too; nothing ever goes back."""
+        return PartitionTime(_highest(self.seen, seen), _highest(self.declared, declared))
+
+    @classmethod
+    def from_json(cls, fields: Sequence[int | None]) -> Self:
+        seen, declared = fields
+        return cls(seen, declared)
+
+    def to_json(self) -> list[int | None]:
+        return [self.seen, self.declared]
+
+
+def _highest(one: int | None, other: int | None) -> int | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return max(one, other)
+
+
+def row_watermarks(
+    event_times: Ints,
+    start: PartitionTime,
+    lateness_us: int,
+    declared: Iterable[tuple[int, int]] = (),
+) -> tuple[Ints, PartitionTime]:
+    """The partition's watermark before each row, and its time after all of them.
+
+    `declared` are watermarks that producers sent: the number of rows before it, and the
+    watermark.
+    """
+    count = len(event_times)
+    before = np.empty(count + 1, np.int64)
+    before[0] = start.watermark(lateness_us)
+    np.subtract(event_times, lateness_us, out=before[1:])
+    after = start
+    for row, watermark in declared:
+        before[row] = max(int(before[row]), watermark)
+        after = after.raised(declared=watermark)
+    if count:
+        after = after.raised(seen=int(event_times.max()))
+    return np.maximum.accumulate(before)[:count], after
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """What the task of one partition tells every operator at the end of its part of a micro-batch.
+
+    `time` is the partition's after the batch; `times` are those of all partitions
+    before it, so that the marks of the partitions that had records give the whole
+    picture, and a single mark does when none had. Counts are of this partition and
+    batch: `records` all that were read, of which `rows` became rows, `dead` went aside
+    and the rest declared watermarks; `skipped` are offsets that retention took. `run` is
+    the run of the query, under which its progress is noted.
+    """
+
+    partition: int
+    next: int
+    time: PartitionTime
+    times: Mapping[int, PartitionTime]
+    lateness_us: int
+    idle: frozenset[int] = frozenset()
+    silence_us: int = 0
+    records: int = 0
+    rows: int = 0
+    dead: int = 0
+    skipped: int = 0
+    topic: str = ""
+    run: str = ""
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Self:
+        """What `to_json` made."""
+        changed = {
+            "time": PartitionTime.from_json(fields["time"]),
+            "times": {int(each): PartitionTime.from_json(time) for each, time in fields["times"].items()},
+            "idle": frozenset(fields["idle"]),
+        }
+        return cls(**{**fields, **changed})
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, in an order that depends on nothing but the mark."""
+        return {
+            "topic": self.topic,
+            "run": self.run,
+            "partition": self.partition,
+            "next": self.next,
+            "time": self.time.to_json(),
+            "times": {str(partition): time.to_json() for partition, time in sorted(self.times.items())},
+            "lateness_us": self.lateness_us,
+            "idle": sorted(self.idle),
+            "silence_us": self.silence_us,
+            "records": self.records,
+            "rows": self.rows,
+            "dead": self.dead,
+            "skipped": self.skipped,
+        }
+
+
+def operator_watermark(marks: Sequence[Mark]) -> int | None:
+    """The watermark of an operator that got these marks of one stream and batch; None: none yet.
+
+    The minimum over the partitions that are not idle; one that has never seen a record
+    counts as idle. When all are, event time goes on with the silence since the last
+    record. The caller keeps the highest it was ever given: this alone may go back when
+    an idle partition wakes.
+    """
+    if not marks:
+        return None
+    first = marks[0]
+    times = dict(first.times) | {mark.partition: mark.time for mark in marks}
+    known = {partition: time for partition, time in times.items() if time.is_known}
+    awake = [time for partition, time in known.items() if partition not in first.idle]
+    if awake:
+        return min(time.watermark(first.lateness_us) for time in awake)
+    if not known:
+        return None
+    return max(_gone_on(time, first.lateness_us, first.silence_us) for time in known.values())
+
+
+def _gone_on(time: PartitionTime, lateness_us: int, silence_us: int) -> int:
+    """A partition's watermark had event time gone on since its last record; what is declared stands."""
+    if time.seen is None:
+        return time.watermark(lateness_us)
+    return max(time.watermark(lateness_us), time.seen + silence_us - lateness_us)

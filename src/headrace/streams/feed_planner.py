@@ -1,0 +1,143 @@
+"""The feed's half beside the driver: asks the log where it ends and decides the next micro-batch.
+
+Runs in one process for the life of a query and keeps its connections. What it
+remembers is a convenience: after a restart it finds everything in the position that
+Spark kept, in the group's committed offsets, or on the log.
+"""
+
+import logging
+import uuid
+from collections.abc import Mapping
+from dataclasses import replace
+
+from headrace.client import LATEST, RawFetcher
+from headrace.clock import Clock, SystemClock
+from headrace.streams.event_time import PartitionTime
+from headrace.streams.feed_positions import (
+    FeedPosition,
+    FeedRange,
+    SilenceMeter,
+    feed_ranges,
+    next_position,
+)
+from headrace.streams.options import FeedOptions
+from headrace.streams.positions import Position
+from headrace.streams.progress import GroupProgress
+from headrace.streams.reading import RangeReading, RecordSizes, start_position
+from headrace.streams.spec import PROCESSING_TIME, StreamSpec
+from headrace.streams.starts import parse_start
+
+__all__ = ["FeedPlanner"]
+
+_LAYOUT_AGE_MS = 1000  # how soon a new partition, or a topic made anew, is noticed
+_log = logging.getLogger(__name__)
+
+
+class FeedPlanner:
+    """Plans one query's micro-batches on one topic; for one thread."""
+
+    def __init__(
+        self,
+        spec: StreamSpec,
+        options: FeedOptions,
+        clock: Clock | None = None,
+    ) -> None:
+        self._spec = spec
+        self._options = options
+        self._clock = clock or SystemClock()
+        self._fetcher = RawFetcher(options.connection, max_bytes=options.max_fetch_bytes)
+        self._meter = SilenceMeter()
+        self._progress: GroupProgress | None = None
+        self._layout_at_ms: int | None = None
+        self._topic_id = uuid.UUID(int=0)
+        self._times: tuple[Mapping[int, int], dict[int, PartitionTime]] | None = None
+        self._sizes = RecordSizes()
+
+    def first(self) -> FeedPosition:
+        """Where a query without checkpoint begins, as a run of its own."""
+        start = start_position(self._fetcher, self._spec.topic, parse_start(self._spec.start))
+        return FeedPosition.first(start, uuid.uuid4().hex)
+
+    def latest(self) -> Position:
+        """The end of what is committed in every partition the topic has."""
+        now_ms = self._clock.monotonic_ms()
+        if self._layout_at_ms is None or now_ms - self._layout_at_ms >= _LAYOUT_AGE_MS:
+            self._topic_id = self._fetcher.layout(self._spec.topic).id
+            self._layout_at_ms = now_ms
+        ends = self._fetcher.offsets(self._spec.topic, LATEST)
+        return Position(topic=self._spec.topic, topic_id=self._topic_id, next=ends)
+
+    def following(
+        self,
+        start: FeedPosition,
+        latest: Position,
+        *,
+        max_records: int | None = None,
+        max_bytes: int | None = None,
+        beating: bool = True,
+    ) -> FeedPosition:
+        """The end of the micro-batch after `start`; `start` itself if there is nothing to do."""
+        silence = self._meter.observe(start, latest, self._clock.monotonic_ms() * 1000)
+        by_clock = self._spec.event_time == PROCESSING_TIME
+        return next_position(
+            start,
+            self.times_after(start),
+            latest,
+            silence,
+            max_records=max_records,
+            max_bytes=max_bytes,
+            record_bytes=self._sizes.of(self._fetcher, start.position, latest, max_bytes),
+            idle_after_us=self._spec.idle_after_us,
+            heartbeat=self._options.heartbeat if beating else None,
+            now_us=self._clock.now_ms() * 1000 if by_clock else 0,
+        )
+
+    def times_after(self, position: FeedPosition) -> dict[int, PartitionTime]:
+        """The time of every partition at the end of a micro-batch that was carried out.
+
+        As the group's offsets note it; where they do not, from the log once more.
+        """
+        if self._times is not None and self._times[0] == position.next:
+            return self._times[1]
+        moved = position.moved()
+        noted = self._noted(position, moved)
+        unknown = set(moved) - noted.keys()
+        again = {
+            span.partition: self._read_time(span)
+            for span in feed_ranges(position)
+            if span.partition in unknown
+        }
+        times = dict(position.times) | noted | again
+        self._times = position.next, times
+        return times
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self._fetcher.close()
+        if self._progress is not None:
+            self._progress.close()
+
+    def _noted(self, position: FeedPosition, moved: list[int]) -> dict[int, PartitionTime]:
+        if not self._spec.group or not moved:
+            return {}
+        if self._progress is None:
+            self._progress = GroupProgress(
+                self._options.connection, self._spec.group, self._spec.topic, position.run
+            )
+        return self._progress.fetch({each: position.next[each] for each in moved})
+
+    def _read_time(self, span: FeedRange) -> PartitionTime:
+        """The time behind a range that was carried out; what is left of it must do if retention took some."""
+        reading = RangeReading(self._fetcher, replace(self._spec, on_gap="skip"), span)
+        for _ in reading:
+            pass
+        mark = reading.mark()
+        if mark.skipped:
+            _log.warning(
+                "%s-%d: event time at offset %d is computed without %d offsets that retention removed",
+                span.topic,
+                span.partition,
+                span.end,
+                mark.skipped,
+            )
+        return mark.time

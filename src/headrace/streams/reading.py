@@ -1,0 +1,153 @@
+"""Reading ranges of a topic: raw batches in, stamped rows out; no Spark."""
+
+from collections.abc import Iterator, Mapping
+
+from headrace.client import LATEST, OffsetsGone, RawFetcher
+from headrace.errors import ConfigError, RequestError
+from headrace.records.columns import decode_columns
+from headrace.streams.event_time import Mark, PartitionTime
+from headrace.streams.feed_positions import FeedRange
+from headrace.streams.options import FeedOptions
+from headrace.streams.positions import Position
+from headrace.streams.spec import PROCESSING_TIME, StreamSpec
+from headrace.streams.stamping import DECODED, Stamped, Stamper
+from headrace.streams.starts import Start, parse_start
+
+__all__ = ["RangeReading", "RecordSizes", "read_stamped", "start_position"]
+
+
+def start_position(fetcher: RawFetcher, topic: str, start: Start) -> Position:
+    """The offsets a Start stands for now; raises RequestError if it names a partition that is not there."""
+    layout = fetcher.layout(topic)
+    unknown = sorted(start.offsets.keys() - layout.leaders.keys())
+    if unknown:
+        raise RequestError(
+            f"start names partition {unknown[0]} of {topic}, which has {len(layout.leaders)}; correct start"
+        )
+    following = fetcher.offsets(topic, start.when) | dict(start.offsets)
+    return Position(topic=topic, topic_id=layout.id, next=following)
+
+
+class RecordSizes:
+    """The average bytes of log that an offset takes in each partition, for limits in bytes.
+
+    A look at the first batches that wait. It is repeated only where the limit may
+    matter, so that a stream that keeps up is not asked for it at every batch.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, float] = {}
+
+    def of(
+        self, fetcher: RawFetcher, start: Position, latest: Position, max_bytes: int | None
+    ) -> Mapping[int, float]:
+        """The sizes of what waits between two positions, as far as a limit needs them."""
+        if max_bytes is None:
+            return {}
+        near = max_bytes / 4 / max(1, len(latest.next))
+        for partition, end in latest.next.items():
+            first, size = start.next.get(partition, 0), self._known.get(partition)
+            if end > first and (size is None or size * (end - first) > near):
+                self._known[partition] = _sample(fetcher, start.topic, partition, first, end)
+        return self._known
+
+
+def _sample(fetcher: RawFetcher, topic: str, partition: int, first: int, end: int) -> float:
+    try:
+        return fetcher.record_bytes(topic, partition, first, end)
+    except OffsetsGone:
+        return 0.0  # whoever reads there says what is gone
+
+
+class RangeReading:
+    """One pass over one range: iterate it for the stamped rows, then ask for the mark.
+
+    Records that retention took before they were read raise RequestError, or, with
+    on_gap="skip", are counted, offset by offset.
+    """
+
+    def __init__(self, fetcher: RawFetcher, spec: StreamSpec, span: FeedRange) -> None:
+        self._fetcher = fetcher
+        self._spec = spec
+        self._span = span
+        self._stamper = Stamper(spec, span.partition, span.time, now_us=span.now_us)
+        self._records = self._rows = self._dead = self._skipped = 0
+
+    def __iter__(self) -> Iterator[Stamped]:
+        span = self._span
+        for run in self._runs():
+            records = decode_columns(run, start_offset=span.start, end_offset=span.end, columns=DECODED)
+            if records.num_rows:
+                stamped = self._stamper.stamp(records)
+                self._records += stamped.records
+                self._rows += stamped.rows.num_rows
+                self._dead += stamped.dead_count
+                yield stamped
+
+    def mark(self) -> Mark:
+        """What operators are told of this range, once it was read to its end."""
+        span = self._span
+        return Mark(
+            topic=span.topic,
+            run=span.run,
+            partition=span.partition,
+            next=span.end,
+            time=self._stamper.time,
+            times=span.times,
+            lateness_us=self._spec.lateness_us,
+            idle=span.idle,
+            silence_us=span.silence_us,
+            records=self._records,
+            rows=self._rows,
+            dead=self._dead,
+            skipped=self._skipped,
+        )
+
+    def _runs(self) -> Iterator[memoryview]:
+        span, start = self._span, self._span.start
+        while start < span.end:
+            try:
+                yield from self._fetcher.fetch(
+                    span.topic, span.partition, start, span.end, topic_id=span.topic_id
+                )
+                return
+            except OffsetsGone as gone:
+                if self._spec.on_gap == "fail" or gone.first <= gone.asked:
+                    raise RequestError(
+                        f'{gone}. Or allow such gaps with on_gap="skip": they are counted', code=gone.code
+                    ) from gone
+                start = min(gone.first, span.end)
+                self._skipped += start - gone.asked
+
+
+def read_stamped(
+    spec: StreamSpec,
+    options: FeedOptions,
+    start: Mapping[int, int] | None = None,
+    end: Mapping[int, int] | None = None,
+) -> Iterator[Stamped]:
+    """All rows from `start` up to `end`, partition by partition: what the feed gives, in one process.
+
+    By default from where the spec starts to the end of the log as it is now. A
+    partition that `start` does not name begins at 0, as one added later does.
+    """
+    if spec.event_time == PROCESSING_TIME:
+        raise ConfigError(
+            f"{spec.topic} is on processing time: what it was cannot be read from the log again"
+        )
+    with RawFetcher(options.connection, max_bytes=options.max_fetch_bytes) as fetcher:
+        first = start_position(fetcher, spec.topic, parse_start(spec.start))
+        begins = first.next if start is None else start
+        for partition, last in sorted((end or fetcher.offsets(spec.topic, LATEST)).items()):
+            span = FeedRange(
+                topic=spec.topic,
+                topic_id=first.topic_id,
+                partition=partition,
+                start=begins.get(partition, 0),
+                end=last,
+                times={partition: PartitionTime()},
+                idle=frozenset(),
+                silence_us=0,
+                now_us=0,
+            )
+            yield from RangeReading(fetcher, spec, span)
