@@ -8,7 +8,10 @@ order of arrival. May import `errors` only.
 """
 
 from headrace.streams.operators.aggregates import Aggregate, agg
+from headrace.streams.operators.batch import in_order, recompute
+from headrace.streams.operators.custom import ArrowAggregate
 from headrace.streams.operators.durations import Duration, microseconds
+from headrace.streams.operators.grouping import Groups
 from headrace.streams.operators.operator import DROPPED, LATE, PUNCTUAL, WindowOperator
 from headrace.streams.operators.packing import buckets, pack_buckets, unpack
 from headrace.streams.operators.state import Advance, OperatorState
@@ -31,7 +34,9 @@ __all__ = [
     "PUNCTUAL",
     "Advance",
     "Aggregate",
+    "ArrowAggregate",
     "Duration",
+    "Groups",
     "Hopping",
     "OperatorState",
     "Session",
@@ -43,8 +48,10 @@ __all__ = [
     "buckets",
     "deadlines",
     "hopping",
+    "in_order",
     "microseconds",
     "pack_buckets",
+    "recompute",
     "session",
     "sliding",
     "tumbling",

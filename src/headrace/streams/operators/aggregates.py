@@ -12,10 +12,12 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.errors import RequestError
-from headrace.streams.operators import float_sums
 from headrace.streams.operators import limbs as exact
-from headrace.streams.operators.cells import Cell, CountCell, ExtremeCell, SumCell, plain_type
+from headrace.streams.operators.cells import Cell, CountCell, ExtremeCell, MomentsCell, SumCell, plain_type
+from headrace.streams.operators.custom import ArrowAggregate, CustomCell
+from headrace.streams.operators.float_sums import SQUARES, VALUES, quotient
 from headrace.streams.operators.grouping import Floats
+from headrace.streams.operators.ordered_cells import CollectCell, PickCell, check_limit
 
 __all__ = ["Aggregate", "Kept", "agg"]
 
@@ -96,7 +98,7 @@ class Sum:
         kind = self.result_type(kept.inputs)
         mask = counts.to_numpy() == 0
         if pa.types.is_floating(kind):
-            return pa.array(float_sums.finish(sums), mask=mask, from_pandas=False)
+            return pa.array(VALUES.finish(sums), mask=mask, from_pandas=False)
         limbs = [each.to_numpy() for each in sums]
         if pa.types.is_decimal(kind):
             return _decimals(limbs, kind, self.column, mask)
@@ -152,6 +154,96 @@ class Extreme:
         return kept.cells[0][0]
 
 
+@dataclass(frozen=True, slots=True)
+class Variance:
+    """The variance of a sample, or its square root: nearest to that of the exact values as doubles."""
+
+    column: str
+    root: bool = False
+
+    def columns(self) -> tuple[str, ...]:
+        return (self.column,)
+
+    def cells(self) -> tuple[Cell, ...]:
+        return (CountCell(self.column), MomentsCell(self.column))
+
+    def result_type(self, inputs: pa.Schema) -> pa.DataType:
+        self.cells()[1].columns(inputs)
+        return pa.float64()
+
+    def finish(self, kept: Kept) -> pa.Array:
+        (counts,), moments = kept.cells
+        border = len(VALUES.columns)
+        variances = _variances(counts.to_pylist(), moments[:border], moments[border:])
+        return pa.array(
+            np.sqrt(variances) if self.root else variances, mask=counts.to_numpy() < 2, from_pandas=False
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """The value of the first or the last event."""
+
+    column: str
+    last: bool
+    ignore_nulls: bool = False
+
+    def columns(self) -> tuple[str, ...]:
+        return (self.column,)
+
+    def cells(self) -> tuple[Cell, ...]:
+        return (PickCell(self.column, self.last, self.ignore_nulls),)
+
+    def result_type(self, inputs: pa.Schema) -> pa.DataType:
+        return self.cells()[0].columns(inputs)[0][1]
+
+    def finish(self, kept: Kept) -> pa.Array:
+        return kept.cells[0][0]
+
+
+@dataclass(frozen=True, slots=True)
+class Collect:
+    """The values of the first events that have one, in order, at most `limit` of them."""
+
+    column: str
+    limit: int = 100
+
+    def __post_init__(self) -> None:
+        check_limit(self.limit)
+
+    def columns(self) -> tuple[str, ...]:
+        return (self.column,)
+
+    def cells(self) -> tuple[Cell, ...]:
+        return (CollectCell(self.column, self.limit),)
+
+    def result_type(self, inputs: pa.Schema) -> pa.DataType:
+        return self.cells()[0].columns(inputs)[0][1]
+
+    def finish(self, kept: Kept) -> pa.Array:
+        return kept.cells[0][0]
+
+
+@dataclass(frozen=True, slots=True)
+class Custom:
+    """A user's own aggregate."""
+
+    own: ArrowAggregate
+
+    def columns(self) -> tuple[str, ...]:
+        return tuple(self.own.columns)
+
+    def cells(self) -> tuple[Cell, ...]:
+        return (CustomCell(self.own),)
+
+    def result_type(self, inputs: pa.Schema) -> pa.DataType:
+        self.cells()[0].columns(inputs)
+        return self.own.result_type([inputs.field(name).type for name in self.own.columns])
+
+    def finish(self, kept: Kept) -> pa.Array:
+        return self.own.finish(kept.cells[0])
+
+
 class agg:  # noqa: N801 - a namespace: agg.sum("amount")
     """The aggregates by name."""
 
@@ -170,6 +262,36 @@ class agg:  # noqa: N801 - a namespace: agg.sum("amount")
         return Mean(column)
 
     @staticmethod
+    def variance(column: str) -> Variance:
+        """The variance of a sample; null for fewer than two values."""
+        return Variance(column)
+
+    @staticmethod
+    def stddev(column: str) -> Variance:
+        """The standard deviation of a sample; null for fewer than two values."""
+        return Variance(column, root=True)
+
+    @staticmethod
+    def first(column: str, *, ignore_nulls: bool = False) -> Pick:
+        """The value of the earliest event, by event time, partition and offset."""
+        return Pick(column, last=False, ignore_nulls=ignore_nulls)
+
+    @staticmethod
+    def last(column: str, *, ignore_nulls: bool = False) -> Pick:
+        """The value of the latest event, by event time, partition and offset."""
+        return Pick(column, last=True, ignore_nulls=ignore_nulls)
+
+    @staticmethod
+    def collect(column: str, limit: int = 100) -> Collect:
+        """The values of the earliest events, in order, at most `limit`; nulls are left out."""
+        return Collect(column, limit)
+
+    @staticmethod
+    def custom(own: ArrowAggregate) -> Custom:
+        """An aggregate of your own: see `ArrowAggregate`."""
+        return Custom(own)
+
+    @staticmethod
     def min(column: str) -> Extreme:
         """The least value of any ordered type; NaN only when there is nothing else."""
         return Extreme(column, greatest=False)
@@ -183,9 +305,21 @@ class agg:  # noqa: N801 - a namespace: agg.sum("amount")
 def sums_as_floats(sums: Sequence[pa.Array], kind: pa.DataType) -> Floats:
     """The nearest doubles of the exact sums of a column of this type."""
     if pa.types.is_floating(kind):
-        return float_sums.finish(sums)
+        return VALUES.finish(sums)
     values = exact.as_float([each.to_numpy() for each in sums], 0)
     return values / 10.0**kind.scale if pa.types.is_decimal(kind) else values
+
+
+def _variances(counts: list[int], values: Sequence[pa.Array], squares: Sequence[pa.Array]) -> Floats:
+    """(n * sum of squares - square of sum) / (n * (n - 1)), without rounding but the last."""
+    unit = 1 << -SQUARES.wide_unit
+    results = np.full(len(counts), np.nan)
+    infinite = (values[-2].to_numpy() != 0) | (squares[-2].to_numpy() != 0)
+    totals = zip(counts, VALUES.totals(values), SQUARES.totals(squares), infinite.tolist(), strict=True)
+    for row, (count, total, square, undefined) in enumerate(totals):
+        if count > 1 and not undefined:
+            results[row] = quotient(count * square - total * total, count * (count - 1) * unit)
+    return results
 
 
 def _decimals(limbs: list, kind: pa.DataType, column: str, mask: np.ndarray) -> pa.Array:  # type: ignore[type-arg]

@@ -14,11 +14,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.errors import RequestError
-from headrace.streams.operators import float_sums
 from headrace.streams.operators import limbs as exact
-from headrace.streams.operators.grouping import Groups, one_chunk
+from headrace.streams.operators.float_sums import SQUARES, VALUES, square_terms
+from headrace.streams.operators.grouping import Groups, Ints, one_chunk
+from headrace.streams.operators.ranges import merge_ranges, range_extremes, range_sums
 
-__all__ = ["Cell", "CountCell", "ExtremeCell", "SumCell"]
+__all__ = ["Cell", "CountCell", "ExtremeCell", "MomentsCell", "SumCell"]
 
 Columns = list[pa.Array]
 
@@ -38,6 +39,10 @@ class Cell(Protocol):
         """One cell per group of cells."""
         ...
 
+    def over(self, columns: Sequence[pa.Array], begins: Ints, ends: Ints) -> Columns:
+        """One cell per range [begin, end) of cells, which are ordered by time; no range is empty."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class CountCell:
@@ -46,7 +51,7 @@ class CountCell:
     column: str
 
     def columns(self, inputs: pa.Schema) -> list[tuple[str, pa.DataType]]:
-        _type_of(inputs, self.column)
+        type_of(inputs, self.column)
         return [("n", pa.int64())]
 
     def partial(self, rows: pa.Table, groups: Groups) -> Columns:
@@ -58,6 +63,9 @@ class CountCell:
     def merge(self, columns: Sequence[pa.Array], groups: Groups) -> Columns:
         return [pa.array(groups.sum(columns[0].to_numpy()))]
 
+    def over(self, columns: Sequence[pa.Array], begins: Ints, ends: Ints) -> Columns:
+        return [pa.array(range_sums(columns[0].to_numpy(), begins, ends))]
+
 
 @dataclass(frozen=True, slots=True)
 class SumCell:
@@ -66,9 +74,9 @@ class SumCell:
     column: str
 
     def columns(self, inputs: pa.Schema) -> list[tuple[str, pa.DataType]]:
-        kind = _type_of(inputs, self.column)
+        kind = type_of(inputs, self.column)
         if pa.types.is_floating(kind):
-            return list(float_sums.COLUMNS)
+            return VALUES.columns
         if pa.types.is_integer(kind):
             return [("0", pa.int64()), ("1", pa.int64())]
         if pa.types.is_decimal(kind) and kind.precision <= 38:
@@ -82,15 +90,47 @@ class SumCell:
         column = one_chunk(rows[self.column])
         kind = column.type
         if pa.types.is_floating(kind):
-            return float_sums.partial(filled(column.cast(pa.float64())), groups)
+            return VALUES.partial([filled(column.cast(pa.float64()))], groups)
         if pa.types.is_integer(kind):
             return _integer_sums(column, groups)
         return _arrays(exact.add(_decimal_limbs(column), groups))
 
     def merge(self, columns: Sequence[pa.Array], groups: Groups) -> Columns:
-        if len(columns) == len(float_sums.COLUMNS):
-            return float_sums.merge(columns, groups)
+        if pa.types.is_binary(columns[-1].type):
+            return VALUES.merge(columns, groups)
         return _arrays(exact.add([each.to_numpy() for each in columns], groups))
+
+    def over(self, columns: Sequence[pa.Array], begins: Ints, ends: Ints) -> Columns:
+        longest = int((ends - begins).max(initial=0))
+        if longest > exact.SAFE_ROWS or (pa.types.is_binary(columns[-1].type) and VALUES.unusual(columns)):
+            return merge_ranges(self.merge, columns, begins, ends)
+        limbs = [each for each in columns if pa.types.is_int64(each.type)]
+        sums = exact.normal([range_sums(each.to_numpy(), begins, ends) for each in limbs])
+        return [*_arrays(sums), *(each.slice(0, len(sums[0])) for each in columns[len(limbs) :])]
+
+
+@dataclass(frozen=True, slots=True)
+class MomentsCell:
+    """The exact sums of a column's values and of their squares, taken as doubles."""
+
+    column: str
+
+    def columns(self, inputs: pa.Schema) -> list[tuple[str, pa.DataType]]:
+        SumCell(self.column).columns(inputs)
+        squares = [(f"squares.{name}", kind) for name, kind in SQUARES.columns]
+        return [*VALUES.columns, *squares]
+
+    def partial(self, rows: pa.Table, groups: Groups) -> Columns:
+        values = filled(one_chunk(rows[self.column]).cast(pa.float64()))
+        terms, wide = square_terms(values, groups)
+        return [*VALUES.partial([values], groups), *SQUARES.partial(terms, groups, wide)]
+
+    def merge(self, columns: Sequence[pa.Array], groups: Groups) -> Columns:
+        border = len(VALUES.columns)
+        return [*VALUES.merge(columns[:border], groups), *SQUARES.merge(columns[border:], groups)]
+
+    def over(self, columns: Sequence[pa.Array], begins: Ints, ends: Ints) -> Columns:
+        return merge_ranges(self.merge, columns, begins, ends)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +144,7 @@ class ExtremeCell:
     greatest: bool
 
     def columns(self, inputs: pa.Schema) -> list[tuple[str, pa.DataType]]:
-        kind = plain_type(_type_of(inputs, self.column))
+        kind = plain_type(type_of(inputs, self.column))
         if pa.types.is_nested(kind):
             raise RequestError(
                 f"column {self.column!r} of type {kind} has no least value; select a part of it"
@@ -125,6 +165,19 @@ class ExtremeCell:
         some = np.zeros(groups.count, np.bool_)
         some[groups.ids[present]] = True
         return [self._numbers(values.take(pa.array(present)), groups.of(present), stored, ~some)]
+
+    def over(self, columns: Sequence[pa.Array], begins: Ints, ends: Ints) -> Columns:
+        (values,) = columns
+        stored = _as_numbers(values.type)
+        if stored is None or values.null_count:
+            return merge_ranges(self.merge, columns, begins, ends)
+        numbers = values.view(stored).to_numpy(zero_copy_only=False)
+        ufunc = np.maximum if self.greatest else np.fmin if pa.types.is_floating(stored) else np.minimum
+        return [
+            pa.array(range_extremes(ufunc, numbers, begins, ends), stored, from_pandas=False).view(
+                values.type
+            )
+        ]
 
     def _numbers(
         self, values: pa.Array, groups: Groups, stored: pa.DataType, mask: npt.NDArray[np.bool_] | None
@@ -169,7 +222,7 @@ def plain(column: pa.Array) -> pa.Array:
     return column if column.type == kind else column.cast(kind)
 
 
-def _type_of(inputs: pa.Schema, column: str) -> pa.DataType:
+def type_of(inputs: pa.Schema, column: str) -> pa.DataType:
     if inputs.get_field_index(column) < 0:
         raise RequestError(f"there is no column {column!r}; there are {', '.join(map(repr, inputs.names))}")
     return inputs.field(column).type

@@ -28,7 +28,7 @@ def change_table(
     """One change per row of `table`, whose keys it takes."""
     rows = table.num_rows
     nothing = pa.nulls(rows, layout.result_struct)
-    columns = {name: one_chunk(table[name]) for name in layout.keys}
+    columns = {name: one_chunk(table[name]) for name in (*layout.keys, *layout.event)}
     columns["window_start"], columns["window_end"] = (instants(each) for each in windows)
     columns["kind"] = pa.array(np.broadcast_to(np.asarray(kinds, np.int8), rows).copy())
     columns["before"] = nothing if before is None else before

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 
 from headrace.errors import RequestError
@@ -33,6 +32,11 @@ class Layout:
     @property
     def key_fields(self) -> list[pa.Field]:
         return [self.inputs.field(name) for name in self.keys]
+
+    @property
+    def event(self) -> tuple[str, ...]:
+        """The columns that tell one event's result from another's, where each has its own."""
+        return tuple(name for name in self.places if name in ("_partition", "_offset"))
 
     @property
     def result_fields(self) -> list[pa.Field]:
@@ -124,7 +128,3 @@ def layout_of(
     """The layout of a partial result or of state, which carries the schema of its rows."""
     inputs = pa.ipc.read_schema(pa.py_buffer(table.schema.metadata[_INPUTS]))
     return layout_for(keys, places, aggregates, inputs)
-
-
-def zeros(count: int) -> pa.Array:
-    return pa.array(np.zeros(count, np.int64))

@@ -14,11 +14,11 @@ import numpy.typing as npt
 
 from headrace.streams.operators.grouping import Floats, Groups, Ints
 
-__all__ = ["BITS", "add", "as_float", "as_int64", "as_python", "from_int64", "normal"]
+__all__ = ["BITS", "SAFE_ROWS", "add", "as_float", "as_int64", "as_python", "from_int64", "normal"]
 
 BITS = 48
 _MASK = (1 << BITS) - 1
-_SAFE_ROWS = 1 << 14  # of normal limbs, whose sum cannot leave an int64
+SAFE_ROWS = 1 << 14  # of normal limbs, whose sum cannot leave an int64
 
 
 def from_int64(values: Ints, limbs: int) -> list[Ints]:
@@ -39,7 +39,7 @@ def normal(limbs: Sequence[Ints]) -> list[Ints]:
 
 def add(limbs: Sequence[Ints], groups: Groups) -> list[Ints]:
     """The sum of each group's values, normal again. The limbs given are normal ones."""
-    if groups.largest <= _SAFE_ROWS:
+    if groups.largest <= SAFE_ROWS:
         return normal([groups.sum(limb) for limb in limbs])
     # So many rows of one group that a limb could wrap: sum the halves of each apart.
     low = [groups.sum(limb & 0xFFFFFF) for limb in limbs]

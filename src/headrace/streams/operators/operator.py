@@ -16,12 +16,14 @@ import pyarrow as pa
 
 from headrace.errors import RequestError
 from headrace.streams.operators.aggregates import Aggregate
-from headrace.streams.operators.grouping import Groups, Ints, one_chunk
-from headrace.streams.operators.keys import dense, key_columns, numbered
-from headrace.streams.operators.layout import INSTANT, Layout, layout_for, zeros
+from headrace.streams.operators.grouping import Ints, one_chunk
+from headrace.streams.operators.layout import INSTANT, Layout, layout_for
 from headrace.streams.operators.pane_state import PaneState
+from headrace.streams.operators.partials import pane_partial, session_partial, sliding_partial
+from headrace.streams.operators.session_state import SessionState
+from headrace.streams.operators.sliding_state import SlidingState
 from headrace.streams.operators.state import NO_WATERMARK, OperatorState
-from headrace.streams.operators.windows import Session, Sliding, Tumbling, Window, deadlines
+from headrace.streams.operators.windows import Session, Sliding, Window, deadlines
 
 __all__ = ["DROPPED", "LATE", "PUNCTUAL", "WindowOperator"]
 
@@ -105,53 +107,27 @@ class WindowOperator:
             rows = rows.filter(pa.array(classes != DROPPED))
             classes = classes[classes != DROPPED]
         rows = rows.combine_chunks()
-        if isinstance(self.window, Tumbling):
-            return _pane_partial(layout, self.window.pane_us, rows, classes)
-        raise NotImplementedError
+        if isinstance(self.window, Session):
+            return session_partial(layout, self.window.gap_us, rows, classes)
+        if isinstance(self.window, Sliding):
+            return sliding_partial(layout, rows, classes)
+        return pane_partial(layout, self.window.pane_us, rows, classes)
 
     def new_state(self) -> OperatorState:
         return self.load(None, ())
 
     def load(self, snapshot: bytes | None, deltas: Iterable[bytes]) -> OperatorState:
         """The state as it was when the last of the deltas was made."""
-        state: OperatorState = PaneState(self)
-        if snapshot is not None:
-            state.restore(snapshot)
-        for delta in deltas:
-            state.replay(delta)
+        state: OperatorState
+        if isinstance(self.window, Session):
+            state = SessionState(self)
+        elif isinstance(self.window, Sliding):
+            state = SlidingState(self)
+        else:
+            state = PaneState(self)
+        for stored in (*(() if snapshot is None else (snapshot,)), *deltas):
+            state.replay(stored)
         return state
-
-
-def _pane_partial(layout: Layout, pane_us: int, rows: pa.Table, classes: npt.NDArray[np.int8]) -> pa.Table:
-    """One row per pane and key, ordered by pane and hash."""
-    ids, keys, hashes = numbered(key_columns(rows, layout.keys), rows.num_rows)
-    panes = _column(rows, "_event_time") // pane_us
-    first = int(panes.min(initial=0)) if len(panes) == 0 else int(panes.min())
-    span = int(panes.max(initial=first)) - first + 1
-    groups, used = _groups(ids, len(hashes), panes - first, span)
-    of_key = used % max(len(hashes), 1)
-    taken = pa.array(of_key)
-    places = [pa.array((used // max(len(hashes), 1) + first) * pane_us)]
-    return layout.table(
-        [column.take(taken) for column in keys],
-        pa.array(hashes[of_key]),
-        places,
-        counts(classes, groups),
-        layout.partial_cells(rows, groups),
-    )
-
-
-def _groups(ids: Ints, keys: int, panes: Ints, span: int) -> tuple[Groups, Ints]:
-    numbers, used = dense(panes * keys + ids if span > 1 else ids, keys * span)
-    return Groups(numbers, len(used)), used
-
-
-def counts(classes: npt.NDArray[np.int8], groups: Groups) -> list[pa.Array]:
-    """How many rows of each group were on time, and how many late."""
-    if not classes.any():
-        return [pa.array(groups.sizes), zeros(groups.count)]
-    late = groups.sum(classes.astype(np.int64))
-    return [pa.array(groups.sizes - late), pa.array(late)]
 
 
 def _column(rows: pa.Table, name: str) -> Ints:

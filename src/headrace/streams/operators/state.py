@@ -3,7 +3,7 @@
 State is a pure function of the partials accepted so far and the watermark. A delta is
 therefore the partials of one step and the watermark after it, and replaying deltas over
 a snapshot gives the state again. Both are Arrow IPC streams, lz4, with the version in
-the schema's metadata; a state without rows has no columns.
+the schema's metadata, one record batch per run; a state without rows has no columns.
 """
 
 from abc import ABC, abstractmethod
@@ -70,39 +70,41 @@ class OperatorState(ABC):
         """Where each row of a partial begins and ends, for the books."""
 
     @abstractmethod
-    def _step(self, table: pa.Table | None, watermark_us: int, *, quiet: bool) -> pa.Table | None:
-        """Takes the rows in, moves the watermark; the changes, unless quiet."""
+    def _add(self, tables: Sequence[pa.Table]) -> None:
+        """Takes partials in, quietly."""
 
     @abstractmethod
-    def _rows(self) -> pa.Table | None:
-        """Everything held."""
+    def _changed(self, tables: Sequence[pa.Table], watermark_us: int) -> pa.Table | None:
+        """Takes partials in; what they and the watermark, which is still to be moved, change."""
+
+    @abstractmethod
+    def _forget(self) -> None:
+        """Lets go of what the watermark has left behind for good."""
+
+    @abstractmethod
+    def _tables(self) -> Sequence[pa.Table]:
+        """Everything held, as partials."""
 
     def advance(self, partials: Sequence[pa.Table], watermark_us: int | None) -> Advance:
         """Merges the partials, then moves the watermark (never back) and publishes what is due."""
         watermark_us = max(self.watermark_us, NO_WATERMARK if watermark_us is None else watermark_us)
-        table = self._together(partials)
-        dropped, corrected_rows = None, 0
-        if table is not None:
-            table, dropped, corrected_rows = self._admit(table)
-        delta = _encode(table, watermark_us)
-        changes = self._step(table, watermark_us, quiet=False)
+        tables, dropped, corrected_rows = self._admitted(self._with_rows(partials))
+        delta = _encode(tables, watermark_us)
+        changes = self._changed(tables, watermark_us) if self._layout is not None else None
         self.watermark_us = watermark_us
+        self._forget()
         return Advance(changes=changes, delta=delta, corrected_rows=corrected_rows, dropped=dropped)
 
     def snapshot(self) -> bytes:
-        return _encode(self._rows(), self.watermark_us)
+        """Everything held; `WindowOperator.load` takes it."""
+        return _encode(self._tables(), self.watermark_us)
 
-    def restore(self, snapshot: bytes) -> None:
-        """Becomes what the snapshot was; for a new state only."""
-        table, watermark_us = _decode(snapshot)
-        self._step(self._together([table]), NO_WATERMARK, quiet=True)
+    def replay(self, stored: bytes) -> None:
+        """Takes in a snapshot, or the delta of a step."""
+        tables, watermark_us = _decode(stored)
+        self._add(self._with_rows(tables))
         self.watermark_us = watermark_us
-
-    def replay(self, delta: bytes) -> None:
-        """Takes the step that the delta is of."""
-        table, watermark_us = _decode(delta)
-        self._step(self._together([table]), watermark_us, quiet=True)
-        self.watermark_us = watermark_us
+        self._forget()
 
     @property
     def layout(self) -> Layout:
@@ -110,58 +112,55 @@ class OperatorState(ABC):
             raise ValueError("state without rows has no layout")
         return self._layout
 
-    def _together(self, partials: Sequence[pa.Table | None]) -> pa.Table | None:
-        tables = [table for table in partials if table is not None and table.num_rows]
-        if not tables:
-            return None
-        if self._layout is None:
+    def _with_rows(self, partials: Sequence[pa.Table]) -> list[pa.Table]:
+        tables = [table for table in partials if table.num_rows]
+        if tables and self._layout is None:
             operator = self.operator
             self._layout = layout_of(operator.keys, operator.places, operator.aggregates, tables[0])
-        return pa.concat_tables(tables)
+        return tables
 
-    def _admit(self, table: pa.Table) -> tuple[pa.Table | None, pa.Table | None, int]:
+    def _admitted(self, tables: Sequence[pa.Table]) -> tuple[list[pa.Table], pa.Table | None, int]:
         """Sets aside what came too late for the state that is left; counts what came after its window."""
-        due = self._deadlines(table)
-        passed = due <= self.watermark_us
-        if not passed.any():
-            return table, None, 0
-        gone = due + self.operator.keep_us <= self.watermark_us
-        on_time = table[ON_TIME].to_numpy()
-        corrected_rows = int(on_time[passed & ~gone].sum())
-        if not gone.any():
-            return table, None, corrected_rows
-        dropped = self._books(table.filter(pa.array(gone)))
-        kept = table.filter(pa.array(~gone))
-        return kept if kept.num_rows else None, dropped, corrected_rows
+        kept, dropped, corrected_rows = [], [], 0
+        for table in tables:
+            due = self._deadlines(table)
+            passed = due <= self.watermark_us
+            gone = due + self.operator.keep_us <= self.watermark_us
+            if passed.any():
+                corrected_rows += int(numbers(table, ON_TIME)[passed & ~gone].sum())
+            if gone.any():
+                dropped.append(self._books(table.filter(pa.array(gone))))
+                table = table.filter(pa.array(~gone))
+            if table.num_rows:
+                kept.append(table)
+        return kept, pa.concat_tables(dropped).combine_chunks() if dropped else None, corrected_rows
 
     def _books(self, table: pa.Table) -> pa.Table:
         start, end = self._windows(table)
         keys = {name: table[name] for name in self.operator.keys}
         counts = {"on_time": table[ON_TIME], "corrected": table[CORRECTED]}
-        return pa.table({**keys, "window_start": start, "window_end": end, **counts}).combine_chunks()
+        return pa.table({**keys, "window_start": start, "window_end": end, **counts})
 
 
-def _encode(table: pa.Table | None, watermark_us: int) -> bytes:
-    schema = pa.schema([]) if table is None else table.schema
-    metadata = {
-        **(schema.metadata or {}),
-        b"headrace.state": _VERSION,
-        b"headrace.watermark": b"%d" % watermark_us,
-    }
+def _encode(tables: Sequence[pa.Table], watermark_us: int) -> bytes:
+    """One record batch per run, since each is ordered by itself."""
+    schema = tables[0].schema if tables else pa.schema([])
+    marks = {b"headrace.state": _VERSION, b"headrace.watermark": b"%d" % watermark_us}
+    schema = schema.with_metadata({**(schema.metadata or {}), **marks})
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, schema.with_metadata(metadata), options=_LZ4) as writer:
-        if table is not None:
-            writer.write_table(table.replace_schema_metadata(metadata))
+    with pa.ipc.new_stream(sink, schema, options=_LZ4) as writer:
+        for table in tables:
+            writer.write_table(table.cast(schema).combine_chunks())
     return bytes(sink.getvalue().to_pybytes())
 
 
-def _decode(stored: bytes) -> tuple[pa.Table | None, int]:
+def _decode(stored: bytes) -> tuple[list[pa.Table], int]:
     try:
         with pa.ipc.open_stream(stored) as reader:
-            table = reader.read_all()
+            metadata = dict(reader.schema.metadata or {})
+            batches = list(reader)
     except (pa.ArrowInvalid, OSError) as error:
         raise CorruptionError(f"stored state cannot be read: {error}") from error
-    metadata = dict(table.schema.metadata or {})
     version = metadata.pop(b"headrace.state", None)
     if version != _VERSION:
         raise CorruptionError(
@@ -169,7 +168,7 @@ def _decode(stored: bytes) -> tuple[pa.Table | None, int]:
             "rebuild the view from the log"
         )
     watermark_us = int(metadata.pop(b"headrace.watermark"))
-    return (table.replace_schema_metadata(metadata) if table.num_columns else None), watermark_us
+    return [pa.Table.from_batches([each]).replace_schema_metadata(metadata) for each in batches], watermark_us
 
 
 def numbers(table: pa.Table, name: str) -> Ints:

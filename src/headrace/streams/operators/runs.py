@@ -1,0 +1,110 @@
+"""Rows of state in runs ordered by hash: cheap to add to, found by bisection, merged now and then.
+
+A new run is only appended. Runs are merged when there are too many to look into, each
+time a suffix of similar sizes, so that a row is merged about as often as the logarithm
+of the state's size over a batch's. A merge may reduce rows; what it makes of the rows of
+one key must not depend on which runs were merged before.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.streams.operators.grouping import Ints, one_chunk
+from headrace.streams.operators.hashing import Hashes
+from headrace.streams.operators.keys import hashes_of
+
+__all__ = ["Runs", "expanded", "in_one_chunk"]
+
+_MANY_RUNS = 8
+_MANY_ROWS = 1 << 18
+
+Merge = Callable[[pa.Table], pa.Table]
+
+
+class Runs:
+    """`merge` takes runs one behind the other and gives one, ordered by hash."""
+
+    def __init__(self, merge: Merge) -> None:
+        self._merge = merge
+        self._tables: list[pa.Table] = []
+        self._hashes: list[Hashes | None] = []
+        self._merged_rows = 0  # in the first run, when it is a merged one
+
+    @property
+    def row_count(self) -> int:
+        return sum(table.num_rows for table in self._tables)
+
+    @property
+    def tables(self) -> Sequence[pa.Table]:
+        return self._tables
+
+    def add(self, run: pa.Table) -> None:
+        """The run is ordered by hash. Costs nothing, until there are more rows than merged ones."""
+        self._tables.append(run)
+        self._hashes.append(None)
+        if self.row_count - self._merged_rows > max(_MANY_ROWS, self._merged_rows):
+            self.merged()
+
+    def merged(self) -> pa.Table | None:
+        """Everything as one run, which is kept."""
+        if len(self._tables) != 1 or not self._merged_rows:
+            self._merge_from(0)
+        return self._tables[0] if self._tables else None
+
+    def replace(self, run: pa.Table) -> None:
+        """Keeps this run instead of everything."""
+        self._tables, self._hashes, self._merged_rows = [run], [None], run.num_rows
+
+    def find(self, hashes: Hashes) -> pa.Table | None:
+        """All rows with one of the hashes, which are ascending and distinct."""
+        if len(self._tables) > _MANY_RUNS:
+            self._merge_from(self._suffix())
+        found = []
+        for number, table in enumerate(self._tables):
+            rows = self._rows_of(number, hashes)
+            if len(rows):
+                found.append(table.take(pa.array(rows)))
+        return pa.concat_tables(found) if found else None
+
+    def _rows_of(self, number: int, hashes: Hashes) -> Ints:
+        held = self._hashes[number]
+        if held is None:
+            held = self._hashes[number] = hashes_of(self._tables[number])
+        begins, ends = np.searchsorted(held, hashes, "left"), np.searchsorted(held, hashes, "right")
+        return expanded(begins, ends)[0]
+
+    def _suffix(self) -> int:
+        sizes = [table.num_rows for table in self._tables]
+        begin = len(sizes) - _MANY_RUNS // 2
+        total = sum(sizes[begin:])
+        while begin and sizes[begin - 1] <= 2 * total:
+            begin -= 1
+            total += sizes[begin]
+        return begin
+
+    def _merge_from(self, begin: int) -> None:
+        if not self._tables:
+            return
+        run = self._merge(in_one_chunk(self._tables[begin:]))
+        self._tables[begin:], self._hashes[begin:] = [run], [None]
+        self._merged_rows = self._tables[0].num_rows if begin == 0 else self._merged_rows
+
+
+def in_one_chunk(tables: Sequence[pa.Table]) -> pa.Table:
+    """One behind the other, every column in one chunk."""
+    table = pa.concat_tables(tables)
+    columns = [one_chunk(column) for column in table.columns]
+    return pa.Table.from_arrays(columns, schema=table.schema)
+
+
+def expanded(begins: Ints, ends: Ints) -> tuple[Ints, Ints]:
+    """The numbers of all ranges one behind the other, and where in them each range begins."""
+    sizes = ends - begins
+    places = np.cumsum(sizes) - sizes
+    total = int(sizes.sum())
+    if total == len(begins) and (sizes == 1).all():
+        return begins.astype(np.int64), places
+    steps = np.arange(total, dtype=np.int64)
+    return steps + np.repeat(begins - places, sizes), places
