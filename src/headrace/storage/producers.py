@@ -8,7 +8,11 @@ be rebuilt from them; a snapshot of it only saves time. The rules are Kafka's:
   A producer that is not known, because it is new or was forgotten, begins where
   it likes.
 - The last five batches of a producer are remembered. One of them sent again is
-  not appended again: its producer gets the offset it got the first time.
+  not appended again: its producer gets the offset it got the first time. Unless
+  its transaction has ended: producers repeat nothing across an end. librdkafka
+  gives the sequence numbers of batches that it dropped, when it aborted, to the
+  next transaction, though they may have arrived; taken for a repetition those new
+  records would be lost. Kafka does that; here the producer is refused, and aborts.
 - A transactional batch opens a transaction in this partition, if its producer has
   none open here; a marker closes it. Readers of committed records end before the
   first open one (the last stable offset).
@@ -139,8 +143,13 @@ class ProducerTable:
             _check_epoch(producer, producer_id, epoch)
             expected = 0
         elif first != expected:
+            counted_from = self._open.get(producer_id, self.next_offset) if transactional else 0
             for known in producer.batches:
-                if known.first_sequence == first and known.last_sequence == last:
+                if (
+                    known.first_sequence == first
+                    and known.last_sequence == last
+                    and known.base_offset >= counted_from
+                ):
                     return known
         if first != expected:
             raise RequestError(

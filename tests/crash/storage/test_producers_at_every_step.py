@@ -54,6 +54,7 @@ class Producer:
     def ended(self):
         (self.committed if self.ending.commit else self.aborted).extend(self.open)
         self.open, self.ending = [], None
+        self.answered.clear()  # nothing is repeated across an end
 
 
 def work(disk, producers, rng):
@@ -120,7 +121,8 @@ def seen(log, *, committed):
 def check(disk, producers):
     log = PartitionLog.open(PATH, CONFIG, files=Files(disk))
     for producer in producers:
-        retries_get_their_offset(log, producer)
+        if producer.ending is None:
+            retries_get_their_offset(log, producer)
         if producer.waiting:
             send_again(log, producer)
         if producer.ending is not None:

@@ -95,8 +95,12 @@ class ProducersMachine(RuleBasedStateMachine):
         return epoch, batches, is_open
 
     def verdict(self, producer, epoch, sequence, count, transactional):
-        """The code of a refusal, the batch that is repeated, or None."""
+        """The code of a refusal, the batch that is repeated, or None.
+
+        Of a transaction only what it has itself sent is repeated.
+        """
         now, batches, is_open = self.state_of(producer)
+        opened = self.transactions(self.known())[1].get(producer, float("inf"))
         if now is None:
             return None
         if epoch < now:
@@ -104,7 +108,8 @@ class ProducersMachine(RuleBasedStateMachine):
         expected = 0
         if epoch == now:
             for sent in batches[-5:]:
-                if (sent.sequence, sent.count) == (sequence, count):
+                counts = not transactional or sent.base >= opened
+                if (sent.sequence, sent.count) == (sequence, count) and counts:
                     return sent
             expected = batches[-1].sequence + batches[-1].count if batches else 0
         if sequence != expected:
