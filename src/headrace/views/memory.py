@@ -10,6 +10,7 @@ import pyarrow as pa
 from headrace.views.batch import Net, ViewBatch, last_rows, net_changes
 from headrace.views.changelog import kept_changes
 from headrace.views.ledger import Entry, Ledger, Reflected
+from headrace.views.ledgered import Ledgered
 from headrace.views.schema import ViewSchema
 from headrace.views.selecting import Condition, Order, Selection, select
 from headrace.views.store import Change, Snapshot, require_since, require_view
@@ -37,7 +38,7 @@ class _Shelf:
 _shelves: dict[str, _Shelf] = {}
 
 
-class MemoryStore:
+class MemoryStore(Ledgered):
     """A ViewStore on Arrow tables; stores of one name share their views within the process.
 
     Every batch copies the view's table: meant for tests, not for large views.
@@ -76,17 +77,6 @@ class MemoryStore:
             self._put(_with_changes(entry, rows, kept.changes, batch))
             return True
 
-    def read(
-        self,
-        view: str,
-        *,
-        where: Iterable[Condition] = (),
-        order: Iterable[Order] = (),
-        limit: int | None = None,
-        offset: int = 0,
-    ) -> pa.Table:
-        return self.snapshot(view, where=where, order=order, limit=limit, offset=offset).rows
-
     def snapshot(
         self,
         view: str,
@@ -100,23 +90,14 @@ class MemoryStore:
         selection = Selection.of(kept.ledger.schema, where, order, limit, offset)
         return Snapshot(select(kept.rows, selection), kept.ledger.reflected)
 
-    def reflected(self, view: str) -> Reflected:
-        return self._kept(view).ledger.reflected
-
     def changes(self, view: str, since: int = 0, limit: int = 1_000) -> list[Change]:
         kept = self._kept(view)
         oldest = kept.changes[0].sequence if kept.changes else None
         require_since(view, since, oldest, kept.ledger.sequence)
         return [each for each in kept.changes if each.sequence > since][:limit]
 
-    def last_sequence(self, view: str) -> int:
-        return self._kept(view).ledger.sequence
-
     def views(self) -> list[str]:
         return sorted(self._shelf.views)
-
-    def schema(self, view: str) -> ViewSchema:
-        return self._kept(view).ledger.schema
 
     def drop(self, view: str) -> None:
         with self._shelf.lock:
@@ -124,6 +105,9 @@ class MemoryStore:
 
     def close(self) -> None:
         """Nothing to give back: the views stay for other stores of the name."""
+
+    def _ledger(self, view: str) -> Ledger:
+        return self._kept(view).ledger
 
     def _kept(self, view: str) -> _Kept:
         kept = self._shelf.views.get(view)
