@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from headrace import __version__
-from headrace.cli import access, demo, groups, produce, tail, topics
+from headrace.cli import access, demo, groups, produce, queues, tail, topics
 from headrace.cli.exit_codes import ExitCode
 from headrace.cli.failures import exit_code
 from headrace.cli.identity import add_identity_options
@@ -52,6 +52,7 @@ app.command("produce")(produce.produce)
 app.command("tail")(tail.tail)
 app.add_typer(topics.app, name="topics")
 app.add_typer(groups.app, name="groups")
+app.add_typer(queues.app, name="queues")
 app.add_typer(access.users, name="users")
 app.add_typer(access.acls, name="acls")
 

@@ -84,11 +84,13 @@ def _broker_configs(broker: "Broker") -> list[dict[str, Any]]:
 
 
 def _group_configs(broker: "Broker", group_id: str) -> list[dict[str, Any]]:
-    overrides = broker.shares.table.overrides.get(group_id, {})
+    table = broker.shares.table
+    overrides = table.overrides.get(group_id, {})
+    named = {"errors.deadletterqueue.topic.name": table.config(group_id).dead_letter_topic}
     return [
         {
             "name": name,
-            "value": overrides.get(name, config.default(broker.shares.settings)),
+            "value": named.get(name) or overrides.get(name, config.default(broker.shares.settings)),
             "config_source": FROM_GROUP if name in overrides else FROM_DEFAULT,
             "config_type": TYPES.get(config.kind, 0),
             "documentation": config.help,

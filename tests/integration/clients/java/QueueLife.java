@@ -35,10 +35,14 @@ import org.apache.kafka.common.serialization.StringSerializer;
 
 /**
  * A queue's life with the Java share consumer, told in lines of "what=outcome" on standard output.
- * Usage: QueueLife HOST:PORT. Written in the older language, like ClientHost.
+ * Usage: QueueLife HOST:PORT [CASE...]. Written in the older language, like ClientHost.
  */
 public class QueueLife {
     static final int PATIENCE_MS = 20000;
+    static final String[] CASES = {
+        "implicit", "kinds", "limit", "timeOut", "renewal", "closing", "latest", "committed", "recordLimit",
+        "twoMembers", "mistakes", "administration", "protocols"
+    };
     final String bootstrap;
     final Admin admin;
     int count = 0;
@@ -52,19 +56,12 @@ public class QueueLife {
 
     public static void main(String[] args) throws Exception {
         QueueLife life = new QueueLife(args[0]);
-        life.implicit();
-        life.kinds();
-        life.limit();
-        life.timeOut();
-        life.renewal();
-        life.closing();
-        life.latest();
-        life.committed();
-        life.recordLimit();
-        life.twoMembers();
-        life.mistakes();
-        life.administration();
-        life.protocols();
+        List names = Arrays.asList(args).subList(1, args.length);
+        for (int i = 0; i < CASES.length; i++) {
+            if (names.isEmpty() || names.contains(CASES[i])) {
+                QueueLife.class.getDeclaredMethod(CASES[i], new Class[0]).invoke(life, new Object[0]);
+            }
+        }
         System.out.flush();
         System.exit(0);
     }
@@ -199,7 +196,7 @@ public class QueueLife {
         KafkaShareConsumer first = consumer(queue, false);
         tell("implicit.delivered", told(poll(first, PATIENCE_MS)));
         tell("implicit.commit", commit(first));
-        tell("implicit.again", told(poll(first, 1500)));
+        tell("implicit.again", told(poll(first, 800)));
         first.close();
         KafkaShareConsumer second = consumer(queue, false);
         produce(queue, 5, 7);
@@ -220,7 +217,7 @@ public class QueueLife {
         tell("kinds.redelivered", told(records));
         acknowledge(consumer, records, AcknowledgeType.ACCEPT);
         tell("kinds.accepted", commit(consumer));
-        tell("kinds.left", told(poll(consumer, 1500)));
+        tell("kinds.left", told(poll(consumer, 800)));
         consumer.close();
     }
 
@@ -233,7 +230,7 @@ public class QueueLife {
             acknowledge(consumer, records, AcknowledgeType.RELEASE);
             commit(consumer);
         }
-        tell("limit.over", told(poll(consumer, 1500)));
+        tell("limit.over", told(poll(consumer, 800)));
         consumer.close();
     }
 
@@ -255,21 +252,21 @@ public class QueueLife {
     }
 
     void renewal() throws Exception {
-        String queue = queue(1, "share.record.lock.duration.ms", "4000");
+        String queue = queue(1, "share.record.lock.duration.ms", "3000");
         KafkaShareConsumer slow = consumer(queue, true);
         List held = poll(slow, PATIENCE_MS);
         KafkaShareConsumer other = consumer(queue, true);
         tell("renewal.other", told(poll(other, 1000)));
-        for (int i = 0; i < 3; i++) {
+        for (int i = 0; i < 2; i++) {
             acknowledge(slow, held, AcknowledgeType.RENEW);
             tell("renewal." + i, commit(slow));
             held = poll(slow, PATIENCE_MS); // what was renewed is handed out again
             tell("renewal.held." + i, told(held));
-            tell("renewal.other." + i, told(poll(other, 2000)));
+            tell("renewal.other." + i, told(poll(other, 1600)));
         }
         acknowledge(slow, held, AcknowledgeType.ACCEPT);
         tell("renewal.accepted", commit(slow));
-        tell("renewal.left", told(poll(other, 1500)));
+        tell("renewal.left", told(poll(other, 800)));
         slow.close();
         other.close();
     }
@@ -290,7 +287,7 @@ public class QueueLife {
     void latest() throws Exception {
         String queue = queue(3, "share.auto.offset.reset", "latest");
         KafkaShareConsumer consumer = consumer(queue, false);
-        tell("latest.old", told(poll(consumer, 4000)));
+        tell("latest.old", told(poll(consumer, 2500)));
         produce(queue, 3, 5);
         tell("latest.new", told(poll(consumer, PATIENCE_MS)));
         consumer.close();
@@ -315,7 +312,7 @@ public class QueueLife {
         producer.send(new ProducerRecord(queue, Integer.valueOf(0), "k", "open")).get();
         KafkaShareConsumer consumer = consumer(queue, false);
         List seen = poll(consumer, PATIENCE_MS);
-        List more = poll(consumer, 1500);
+        List more = poll(consumer, 800);
         seen.addAll(more);
         tell("committed.seen", told(seen));
         producer.commitTransaction();
@@ -341,8 +338,8 @@ public class QueueLife {
         String queue = queue(0);
         KafkaShareConsumer one = consumer(queue, false);
         KafkaShareConsumer two = consumer(queue, false);
-        poll(one, 1500);
-        poll(two, 1500);
+        poll(one, 800);
+        poll(two, 800);
         List seen = new ArrayList();
         long end = System.currentTimeMillis() + PATIENCE_MS;
         int produced = 0;

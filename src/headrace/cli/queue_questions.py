@@ -1,0 +1,123 @@
+"""Questions about queues, which the client library cannot ask: spoken here over a connection of our own."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from headrace.cli.connection import ANSWER_TIMEOUT_S, kafka, require_listener
+from headrace.cli.failures import UsageFaultError, explained
+from headrace.cli.identity import client_properties
+from headrace.cli.questions import Log
+from headrace.client.channel import Channel
+from headrace.errors import RequestError
+from headrace.wire import Api
+
+__all__ = ["DEAD_LETTER_TOPIC", "describe_queue", "list_queues", "queue_configs", "set_configs"]
+
+DEAD_LETTER_TOPIC = "errors.deadletterqueue.topic.name"
+
+
+@contextmanager
+def _channel(bootstrap: str) -> Iterator[Channel]:
+    if client_properties():
+        raise UsageFaultError(
+            "queues are listed and described without a login only, so far;"
+            " Kafka's kafka-share-groups.sh can do it with one"
+        )
+    host, port = require_listener(bootstrap)
+    channel = Channel(host, port, client_id="headrace-cli", timeout_ms=int(1000 * ANSWER_TIMEOUT_S))
+    try:
+        yield channel
+    finally:
+        channel.close()
+
+
+def list_queues(bootstrap: str) -> list[dict[str, Any]]:
+    """Every queue with its state, how many read it, and how much is left for them."""
+    with _channel(bootstrap) as channel:
+        answer = channel.request(Api.LIST_GROUPS, 5, {"states_filter": [], "types_filter": ["share"]})
+        _check(answer.error_code, "listing queues")
+        names = sorted(group.group_id for group in answer.groups)
+        return [_summary(described) for described in _described(channel, names)]
+
+
+def _summary(queue: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "queue": queue["queue"],
+        "state": queue["state"],
+        "members": len(queue["members"]),
+        "topics": sorted({row["topic"] for row in queue["partitions"]}),
+        "left": sum(row["left"] for row in queue["partitions"]),
+    }
+
+
+def describe_queue(bootstrap: str, name: str) -> dict[str, Any]:
+    """One queue with its members and where it is in each partition; RequestError if there is none."""
+    with _channel(bootstrap) as channel:
+        return _described(channel, [name])[0]
+
+
+def _described(channel: Channel, names: list[str]) -> list[dict[str, Any]]:
+    if not names:
+        return []
+    groups = channel.request(Api.SHARE_GROUP_DESCRIBE, 1, {"group_ids": names}).groups
+    asked = [{"group_id": name, "topics": None} for name in names]
+    offsets = channel.request(Api.DESCRIBE_SHARE_GROUP_OFFSETS, 1, {"groups": asked}).groups
+    located = {group.group_id: group for group in offsets}
+    return [_queue(group, located[group.group_id]) for group in groups]
+
+
+def _queue(group: Any, located: Any) -> dict[str, Any]:
+    _check(group.error_code, f"describing the queue {group.group_id!r}")
+    return {
+        "queue": group.group_id,
+        "state": group.group_state,
+        "members": [
+            {"member_id": member.member_id, "client_id": member.client_id, "host": member.client_host}
+            for member in group.members
+        ],
+        "partitions": [
+            {
+                "topic": topic.topic_name,
+                "partition": part.partition_index,
+                "start": part.start_offset,
+                "left": part.lag,
+            }
+            for topic in located.topics
+            for part in topic.partitions
+        ],
+    }
+
+
+def _check(code: int, doing: str) -> None:
+    if code == 69:
+        raise RequestError(f"{doing}: there is no such queue; see `headrace queues list`", code=code)
+    if code:
+        raise RequestError(f"{doing}: the broker refused with code {code}", code=code)
+
+
+def queue_configs(log: Log, name: str) -> dict[str, str]:
+    """What holds for a queue, whether it was set or not."""
+    resource = kafka.ConfigResource(kafka.ConfigResource.Type.GROUP, name)
+    with explained(f"reading the configuration of queue {name!r}", log.bootstrap):
+        futures = log.client.describe_configs([resource], request_timeout=ANSWER_TIMEOUT_S)
+        return {key: str(entry.value) for key, entry in futures[resource].result().items()}
+
+
+def set_configs(log: Log, name: str, changes: dict[str, str | None]) -> None:
+    """Sets configurations of a queue, or takes them back (None)."""
+    operations = kafka.AlterConfigOpType
+    entries = [
+        kafka.ConfigEntry(
+            key,
+            value,
+            incremental_operation=operations.SET if value is not None else operations.DELETE,
+        )
+        for key, value in changes.items()
+    ]
+    resource = kafka.ConfigResource(kafka.ConfigResource.Type.GROUP, name, incremental_configs=entries)
+    with explained(f"configuring queue {name!r}", log.bootstrap):
+        for done in log.client.incremental_alter_configs(
+            [resource], request_timeout=ANSWER_TIMEOUT_S
+        ).values():
+            done.result()

@@ -1,0 +1,139 @@
+"""`headrace queues`: share groups, what is left in them, and their dead letters."""
+
+from typing import Annotated, Any
+
+import typer
+
+from headrace.cli.connection import admin
+from headrace.cli.failures import UsageFaultError
+from headrace.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json
+from headrace.cli.output import Output, table_text
+from headrace.cli.questions import Log
+from headrace.cli.queue_questions import (
+    DEAD_LETTER_TOPIC,
+    describe_queue,
+    list_queues,
+    queue_configs,
+    set_configs,
+)
+from headrace.cli.redrive import Redrive
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Show queues (share groups), set how they deliver, send dead letters again.",
+)
+
+QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="Name of the queue: its group id.")]
+
+
+@app.command("list")
+def list_command(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
+    """List queues with their state and what is left in them."""
+    Output(as_json=as_json).document({"queues": list_queues(bootstrap)}, _render_list)
+
+
+def _render_list(data: dict[str, Any]) -> str:
+    if not data["queues"]:
+        return "no queues; one appears when a share consumer joins it"
+    columns = ("queue", "state", "members", "topics", "left")
+    rows = [
+        (row["queue"], row["state"], row["members"], ", ".join(row["topics"]), row["left"])
+        for row in data["queues"]
+    ]
+    return table_text(columns, rows)
+
+
+@app.command("describe")
+def describe(queue: QueueName, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
+    """Show a queue's members, where it is in each partition, its settings and its dead letters."""
+    found = describe_queue(bootstrap, queue)
+    log = Log(admin(bootstrap), bootstrap)
+    configs = queue_configs(log, queue)
+    found["settings"] = configs
+    found["dead_letters"] = {
+        "topic": configs[DEAD_LETTER_TOPIC],
+        "records": _count(log, configs[DEAD_LETTER_TOPIC]),
+    }
+    Output(as_json=as_json).document(found, _render_queue)
+
+
+def _count(log: Log, topic: str) -> int:
+    """Records in a topic; none if it does not exist yet."""
+    if topic not in log.cluster().topics:
+        return 0
+    return sum(limits.end - limits.start for limits in log.bounds(log.partitions(topic)).values())
+
+
+def _render_queue(data: dict[str, Any]) -> str:
+    dead = data["dead_letters"]
+    parts = [
+        f"queue {data['queue']}: {data['state']}",
+        table_text(
+            ("topic", "partition", "start", "left"),
+            [(row["topic"], row["partition"], row["start"], row["left"]) for row in data["partitions"]],
+        ),
+        table_text(
+            ("member", "client", "host"),
+            [(row["member_id"], row["client_id"], row["host"]) for row in data["members"]],
+        ),
+        table_text(("setting", "value"), sorted(data["settings"].items())),
+        f"dead letters: {dead['records']:,} in {dead['topic']}",
+    ]
+    return "\n\n".join(parts)
+
+
+@app.command("set")
+def set_command(
+    queue: QueueName,
+    settings: Annotated[
+        list[str],
+        typer.Argument(metavar="NAME=VALUE...", help="What to set; NAME= takes a setting back."),
+    ],
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: Json = False,
+) -> None:
+    """Set how a queue delivers; it need not exist yet."""
+    changes: dict[str, str | None] = {}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals or not name:
+            raise UsageFaultError(f"{setting!r} is not NAME=VALUE; see docs/queues.md for the names")
+        changes[name] = value or None
+    log = Log(admin(bootstrap), bootstrap)
+    set_configs(log, queue, changes)
+    data = {"queue": queue, "settings": queue_configs(log, queue)}
+    Output(as_json=as_json).document(
+        data, lambda shown: table_text(("setting", "value"), sorted(shown["settings"].items()))
+    )
+
+
+@app.command("redrive")
+def redrive(
+    queue: QueueName,
+    from_topic: Annotated[
+        str | None,
+        typer.Option(
+            "--from", metavar="TOPIC", help="Dead-letter topic, if it is not the queue's present one."
+        ),
+    ] = None,
+    most: Annotated[
+        int | None, typer.Option("--most", metavar="N", min=1, help="Look at no more than so many.")
+    ] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: Json = False,
+) -> None:
+    """Send a queue's dead letters back to the topics they came from, each once."""
+    log = Log(admin(bootstrap), bootstrap)
+    topic = from_topic or queue_configs(log, queue)[DEAD_LETTER_TOPIC]
+    work = Redrive(log, queue, topic, most=most)
+    work.run()
+    data = {"queue": queue, "from": topic, "sent": work.sent, "skipped": work.skipped}
+    Output(as_json=as_json).document(data, _render_redrive)
+
+
+def _render_redrive(data: dict[str, Any]) -> str:
+    skipped = f"; {data['skipped']:,} are not of this queue and stay" if data["skipped"] else ""
+    return f"{data['sent']:,} dead letters of {data['from']} sent again{skipped}"

@@ -1,0 +1,172 @@
+"""Dead letters back to where they came from, each once.
+
+One transaction at a time: the records go to their topics, and how far the dead-letter
+topic was read is committed with them, so that a command that is killed, or run twice at
+once, neither loses nor repeats one. What carries no word of where it came from, or came
+from another queue, stays where it is.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from headrace.cli.connection import ANSWER_TIMEOUT_S, producer, reader
+from headrace.cli.failures import explained, from_kafka
+from headrace.cli.questions import Log, Partition
+from headrace.errors import RequestError
+
+__all__ = ["Redrive", "source_of"]
+
+PREFIX = "__dlq.errors."
+TRANSACTION_RECORDS = 500
+
+
+def source_of(message: Message, queue: str) -> TopicPartition | None:
+    """Where a dead letter of the queue came from; None if it is none of the queue's."""
+    headers: dict[str, Any] = dict(message.headers() or ())
+    try:
+        if headers[PREFIX + "group"].decode() != queue:
+            return None
+        topic = headers[PREFIX + "topic"].decode()
+        return TopicPartition(topic, int(headers[PREFIX + "partition"]), int(headers[PREFIX + "offset"]))
+    except (KeyError, ValueError, AttributeError):
+        return None
+
+
+class Redrive:
+    """Sends the dead letters of one queue again."""
+
+    def __init__(self, log: Log, queue: str, dead_letters: str, *, most: int | None = None) -> None:
+        self._log = log
+        self._queue = queue
+        self._topic = dead_letters
+        self._most = most
+        self._group = f"headrace-redrive.{queue}"
+        self.sent = self.skipped = 0
+
+    def run(self, progress: Callable[[int], None] = lambda _: None) -> None:
+        """Until the dead letters that are there now are through, or `most` of them."""
+        bootstrap = self._log.bootstrap
+        partitions = self._log.partitions(self._topic)
+        ends = {
+            each: limits.end for each, limits in self._log.bounds(partitions, committed_only=True).items()
+        }
+        properties: dict[str, Any] = {
+            "group.id": self._group,
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "earliest",
+        }
+        consumer = reader(bootstrap, **properties)
+        with explained("sending dead letters again", bootstrap):
+            sender = producer(bootstrap, **{"transactional.id": self._group})
+            sender.init_transactions(ANSWER_TIMEOUT_S)  # whoever else redrives this queue is fenced
+            try:
+                for batch in self._batches(consumer, ends):
+                    self._send(sender, consumer, batch)
+                    progress(self.sent)
+            finally:
+                consumer.close()
+
+    def _batches(self, consumer: Consumer, ends: dict[Partition, int]) -> Iterator[list[Message]]:
+        """What was not sent yet, transaction by transaction."""
+        wanted = [TopicPartition(topic, index) for topic, index in ends]
+        places = consumer.committed(wanted, ANSWER_TIMEOUT_S)
+        open_partitions: dict[Partition, int] = {}
+        for place in places:
+            start = max(place.offset, 0)
+            if start < ends[place.topic, place.partition]:
+                open_partitions[place.topic, place.partition] = start
+        consumer.assign([TopicPartition(*each, start) for each, start in open_partitions.items()])
+        batch: list[Message] = []
+        while open_partitions and not self._is_enough(len(batch)):
+            message = consumer.poll(ANSWER_TIMEOUT_S)
+            if message is None:
+                raise TimeoutError
+            error = message.error()
+            if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                raise from_kafka(error, "reading dead letters", self._log.bootstrap)
+            partition, offset = _place(message)
+            if error is None and partition in open_partitions:
+                batch.append(message)
+            if offset + (error is None) >= ends[partition]:
+                open_partitions.pop(partition, None)
+            if len(batch) >= TRANSACTION_RECORDS:
+                yield batch
+                batch = []
+        if batch:
+            yield batch
+
+    def _is_enough(self, waiting: int) -> bool:
+        return self._most is not None and self.sent + self.skipped + waiting >= self._most
+
+    def _send(self, sender: Producer, consumer: Consumer, batch: list[Message]) -> None:
+        """One transaction."""
+        refused: list[KafkaError] = []
+        sent = 0
+        sender.begin_transaction()
+        try:
+            for message in batch:
+                source = source_of(message, self._queue)
+                if source is not None:
+                    sender.produce(**_again(message, source), on_delivery=_collect(refused))
+                    sent += 1
+            sender.flush(ANSWER_TIMEOUT_S)
+            if refused:
+                raise self._refusal(refused[0])
+            sender.send_offsets_to_transaction(
+                _behind(batch), consumer.consumer_group_metadata(), ANSWER_TIMEOUT_S
+            )
+            sender.commit_transaction(ANSWER_TIMEOUT_S)
+        except (KafkaException, RequestError):
+            _abort(sender)
+            raise
+        self.sent += sent
+        self.skipped += len(batch) - sent
+
+    def _refusal(self, error: KafkaError) -> RequestError:
+        return RequestError(
+            f"a dead letter of {self._topic} cannot be sent to its topic: {error.str()};"
+            f" {self.sent} were sent before it, none is lost; mend that and run this again",
+            code=error.code(),
+        )
+
+
+def _again(message: Message, source: TopicPartition) -> dict[str, Any]:
+    """The record as it was, and where it was meanwhile."""
+    kept = [header for header in message.headers() or () if not header[0].startswith(PREFIX)]
+    came = f"{message.topic()}:{message.partition()}:{message.offset()}".encode()
+    return {
+        "topic": source.topic,
+        "partition": source.partition,
+        "key": message.key(),
+        "value": message.value(),
+        "headers": [*kept, ("headrace.redriven.from", came)],
+    }
+
+
+def _place(message: Message) -> tuple[Partition, int]:
+    return (str(message.topic()), int(message.partition() or 0)), int(message.offset() or 0)
+
+
+def _collect(refused: list[KafkaError]) -> Callable[[KafkaError | None, Message], None]:
+    def delivered(error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            refused.append(error)
+
+    return delivered
+
+
+def _behind(batch: list[Message]) -> list[TopicPartition]:
+    """Where to go on after a batch."""
+    ends: dict[Partition, int] = {}
+    for message in batch:
+        partition, offset = _place(message)
+        ends[partition] = max(ends.get(partition, 0), offset + 1)
+    return [TopicPartition(topic, index, offset) for (topic, index), offset in ends.items()]
+
+
+def _abort(sender: Producer) -> None:
+    with suppress(KafkaException):  # fenced, or unreachable: the broker aborts it in time
+        sender.abort_transaction(ANSWER_TIMEOUT_S)
