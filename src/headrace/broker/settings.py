@@ -50,7 +50,7 @@ class BrokerSettings:
     )
     max_control_bytes: int = setting(4 * MIB, "Largest request other than a produce request.")
     request_memory_bytes: int = setting(
-        32 * MIB, "Memory for requests over 64 KiB being received or written; one at a time may exceed it."
+        16 * MIB, "Memory for requests over 64 KiB being received or written; one at a time may exceed it."
     )
     max_decompressed_bytes: int = setting(
         64 * MIB, "Largest record batch once it is decompressed; a larger one is refused."
