@@ -45,6 +45,20 @@ def kafka_log() -> Iterator[Connection]:
         yield Connection(bootstrap_servers=server.bootstrap, retry_timeout_ms=10_000)
 
 
+@pytest.fixture(scope="session")
+def postgres():
+    """A real PostgreSQL; skips where it cannot be had."""
+    from headrace.testing.kafka import PeerUnavailable
+    from headrace.testing.postgres import PostgresServer
+
+    try:
+        server = PostgresServer()
+    except PeerUnavailable as reason:
+        pytest.skip(str(reason))
+    with server:
+        yield server
+
+
 @pytest.fixture(params=["ours", pytest.param("kafka", marks=pytest.mark.kafka)])
 def log(request) -> Connection:
     """The same test on both: nothing above `client` may notice which it is."""

@@ -25,8 +25,10 @@ from view_stores import (
 from headrace.errors import FencedError, RequestError
 from headrace.views import Condition, Kind, Order, ViewBatch, ViewSchema, open_store
 
-KINDS = ["memory", "sqlite"]
-FOLLOWED = ("memory", "sqlite")  # those that keep changes for followers
+pytestmark = pytest.mark.xdist_group("stores")  # one PostgreSQL serves them all
+
+KINDS = ["memory", "sqlite", "postgresql"]
+FOLLOWED = ("memory", "sqlite", "postgresql")  # those that keep changes for followers
 
 
 @pytest.fixture(params=KINDS)
@@ -36,6 +38,8 @@ def url(request, tmp_path):
             return f"memory://{new_name('contract')}"
         case "sqlite":
             return f"sqlite:///{tmp_path}/views.db"
+        case "postgresql":
+            return request.getfixturevalue("postgres").url()
 
 
 @pytest.fixture
@@ -533,7 +537,7 @@ def test_readers_elsewhere_see_whole_batches_only(url, counts):
     if kind_of(url) == "memory":
         pytest.skip("is of one process")
     counts.apply("counts", batch(0, *(put(row(f"r{i}", 0, 0)) for i in range(40))))
-    program = textwrap.dedent(WRITER.format(path=sys.path, url=url, batches=30))
+    program = textwrap.dedent(WRITER.format(path=sys.path, url=url, batches=12))
     writer = subprocess.Popen([sys.executable, "-c", program])
     try:
         seen, moments = set(), 0
@@ -545,5 +549,5 @@ def test_readers_elsewhere_see_whole_batches_only(url, counts):
             moments += 1
     finally:
         assert writer.wait(60) == 0
-    assert counts.reflected("counts").batch_id == 30
-    assert set(counts.read("counts")["orders"].to_pylist()) == {30}
+    assert counts.reflected("counts").batch_id == 12
+    assert set(counts.read("counts")["orders"].to_pylist()) == {12}
