@@ -1,10 +1,12 @@
 """Record batches to Arrow columns, without an object per record.
 
-Where a record starts is known only from the length of the one before it, so one
-short Python loop follows that chain; everything else (varints, offsets,
-timestamps, where keys and values lie) is computed for all records at once by
-numpy. Keys and values are handed to Arrow as views into the batch's own bytes, and
-Arrow gathers them.
+Where a record starts is known only from the length of the one before it. That chain
+is guessed for all records at once, from the zero bytes that stand before and behind a
+record's head, and then verified link by link, all at once too; where the guess does
+not hold, a short Python loop follows the chain. Everything else (varints, offsets,
+timestamps, where keys and values lie) is computed for all records at once by numpy.
+Keys and values are handed to Arrow as views into the batch's own bytes, and Arrow
+gathers them.
 """
 
 from collections.abc import Collection, Iterator
@@ -29,6 +31,9 @@ Ints = npt.NDArray[np.int64]
 
 _INLINE_BYTES = 12  # Arrow keeps shorter values inside the view itself
 _MAX_VARINT_BYTES = 10
+_LEAST_RECORD_BYTES = 7  # length, attributes, two deltas, two lengths, a count
+_MIN_GUESSED = 16  # the loop is as fast for fewer
+_MAX_ZEROS = 8  # with more zeros per record than this, values are binary, and guesses bad
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +160,65 @@ def _lay_out(data: bytes, sections: list[_Section]) -> _Layout:
 
 
 def _record_starts(data: bytes, sections: list[_Section]) -> Ints:
-    """The position of every record: the one thing that must be found one after the other."""
+    """The position of every record: guessed and proved if that is possible, else followed."""
+    guessed = _guess_starts(data, sections)
+    return _follow_starts(data, sections) if guessed is None else guessed
+
+
+def _guess_starts(data: bytes, sections: list[_Section]) -> Ints | None:
+    """All positions at once; None unless they are proved to be right.
+
+    A record begins with its length and a zero byte of attributes, and most end with a
+    zero, which says that there are no headers. So a start is behind a zero byte and has
+    one behind its length, and the record must end where another starts. These are
+    guesses: a value may hold such bytes. But if the first is the data's beginning, and
+    each record ends exactly where the next guess is, and the last at the end of the
+    data, then by induction the guesses are the chain; and it must pass through the
+    beginning of every batch after as many records as the batches before it have.
+    """
+    octets = np.frombuffer(data, np.uint8)
+    count = sum(section.count for section in sections)
+    zeros = np.flatnonzero(octets == 0)
+    if count < _MIN_GUESSED or zeros.size > _MAX_ZEROS * count:
+        return None
+    starts = np.concatenate((np.zeros(1, np.int64), zeros + 1))
+    starts = starts[: np.searchsorted(starts, len(data) - _LEAST_RECORD_BYTES, side="right")]
+    lengths, behind = _short_lengths(octets, starts)
+    likely = (lengths > 0) & (octets[behind] == 0)
+    starts, ends = starts[likely], (behind + lengths)[likely]
+    if starts.size != count:
+        linked = np.isin(ends, starts) | (ends == len(data))
+        starts, ends = starts[linked], ends[linked]
+    if starts.size != count or starts[0] != 0 or ends[-1] != len(data) or (ends[:-1] != starts[1:]).any():
+        return None
+    return starts if _meets_batches(starts, sections) else None
+
+
+def _short_lengths(octets: npt.NDArray[np.uint8], starts: Ints) -> tuple[Ints, Ints]:
+    """What the bytes at each position mean as a record's length of at most two bytes, and what is behind.
+
+    0 stands for all that is no such length.
+    """
+    low, high = octets[starts].astype(np.int64), octets[starts + 1].astype(np.int64)
+    is_long = low > 127
+    lengths = np.where(is_long, low & 127 | high << 7, low)
+    legal = (lengths & 1 == 0) & ~(is_long & (high > 127))
+    return np.where(legal, lengths >> 1, 0), starts + 1 + is_long
+
+
+def _meets_batches(starts: Ints, sections: list[_Section]) -> bool:
+    """Whether the first record of every batch starts where the batch does."""
+    records = position = 0
+    for section in sections:
+        if section.count and starts[records] != position:
+            return False
+        records += section.count
+        position += len(section.data)
+    return True
+
+
+def _follow_starts(data: bytes, sections: list[_Section]) -> Ints:
+    """The position of every record, one after the other."""
     starts: list[int] = []
     position = end = 0
     for section in sections:

@@ -1,7 +1,8 @@
 """JSON values of records into Arrow columns, a block at a time; no Spark, no I/O.
 
-All values are joined into one text and parsed by Arrow in one go. A bad value must
-not take its neighbours with it, nor shift them: each value is wrapped as
+Values that look alike are read as a table (`json_shapes`), which is faster than any JSON
+parser. The others are joined into one text and parsed by Arrow in one go. A bad value
+must not take its neighbours with it, nor shift them: each value is wrapped as
 
     {"v":<value>}
 
@@ -10,19 +11,33 @@ halved until the value stands alone. A wrapper can never be swallowed by the val
 before it (a string may not contain a line end, and no comma stands before the
 wrapper), so there are never fewer rows than values, and an equal number means that
 row and value correspond.
+
+Arrow's parser crashes the process on `null` between two objects. A value can bring that
+about only by closing its wrapper, so that `}` stands before `null`, which no value that
+is one JSON document has outside of a string: such blocks are halved before they are parsed,
+and such a value alone is parsed only if Python's own parser takes it for one document.
 """
 
+import json
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from headrace.errors import ConfigError
+from headrace.streams.json_shapes import Shape, can_be_shaped
 
 __all__ = ["Parsed", "check_fields", "parse_json"]
 
 _OPEN, _CLOSE = b'{"v":', b"}\n"
+_NULL_BEHIND_OBJECT = re.compile(rb"\}[ \t\r\n]*null")
+_MAX_SHAPES = 8  # after so many the rest is left to the parser
+_MIN_SHAPED = 8  # fewer values are not worth a table
 _MAX_TEXT_BYTES = 256 << 20  # Arrow's positions inside one block have 32 bits
 
 
@@ -56,12 +71,54 @@ def parse_json(values: pa.Array, fields: pa.Schema) -> Parsed:
     Fields that the schema does not name are ignored. A value of another type than
     declared makes the whole value bad: nothing is guessed.
     """
-    if not len(values):
-        return Parsed(tuple(pa.nulls(0, field.type) for field in fields), pa.nulls(0, pa.string()))
-    parts = _parse_halving(values.fill_null(b"null"), fields)
-    structs = pa.concat_arrays([struct for struct, _ in parts])
-    reasons = pa.concat_arrays([reason for _, reason in parts])
-    return Parsed(tuple(structs.flatten()), reasons)
+    values = values.fill_null(b"{}")
+    pieces = list(_pieces(values, fields))
+    columns = tuple(
+        pa.concat_arrays([piece.columns[at] for piece in pieces]) if pieces else pa.nulls(0, field.type)
+        for at, field in enumerate(fields)
+    )
+    reasons = pa.concat_arrays([piece.reasons for piece in pieces] or [pa.nulls(0, pa.string())])
+    if len(pieces) < 2:
+        return Parsed(columns, reasons)
+    order = pa.array(np.argsort(np.concatenate([piece.rows for piece in pieces])))
+    return Parsed(tuple(column.take(order) for column in columns), reasons.take(order))
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Some of a block's values, read: their rows in the block, and what was found."""
+
+    rows: npt.NDArray[np.int64]
+    columns: tuple[pa.Array, ...]
+    reasons: pa.Array
+
+
+def _pieces(values: pa.Array, fields: pa.Schema) -> Iterator[_Piece]:
+    """The values of a few shapes first, then the rest; together, each value once."""
+    rows = np.arange(len(values))
+    for _ in range(_MAX_SHAPES if can_be_shaped(fields) else 0):
+        if len(values) < _MIN_SHAPED:
+            break
+        shape = Shape.of(values[0].as_py())
+        if shape is None:
+            break
+        columns = shape.read(values, fields)
+        if columns is not None:
+            yield _Piece(rows, columns, pa.nulls(len(values), pa.string()))
+            return
+        alike = shape.fits(values)
+        if np.count_nonzero(alike) < max(_MIN_SHAPED, len(values) // _MAX_SHAPES):
+            break
+        columns = shape.read(values.filter(pa.array(alike)), fields)
+        if columns is None:
+            break
+        yield _Piece(rows[alike], columns, pa.nulls(len(columns[0]), pa.string()))
+        values, rows = values.filter(pa.array(~alike)), rows[~alike]
+    if len(values):
+        parts = _parse_halving(values, fields)
+        structs = pa.concat_arrays([struct for struct, _ in parts])
+        reasons = pa.concat_arrays([reason for _, reason in parts])
+        yield _Piece(rows, tuple(structs.flatten()), reasons)
 
 
 def _parse_halving(values: pa.Array, fields: pa.Schema) -> list[tuple[pa.StructArray, pa.Array]]:
@@ -79,6 +136,8 @@ def _parse_block(values: pa.Array, fields: pa.Schema) -> pa.StructArray:
     wanted = pa.struct(list(fields))
     readable = _readable(wanted)
     text = _text(values)
+    if _NULL_BEHIND_OBJECT.search(text) and not _is_one_document(values):
+        raise pa.ArrowInvalid("more than one JSON document in a value")
     table = pj.read_json(
         pa.BufferReader(text),
         read_options=pj.ReadOptions(use_threads=False, block_size=len(text) + 1),
@@ -91,6 +150,16 @@ def _parse_block(values: pa.Array, fields: pa.Schema) -> pa.StructArray:
     struct = pa.concat_arrays(table["v"].chunks)
     struct.validate(full=True)  # Arrow's parser lets text through that is not UTF-8
     return struct if readable == wanted else struct.cast(wanted)
+
+
+def _is_one_document(values: pa.Array) -> bool:
+    if len(values) > 1:
+        return False
+    try:
+        json.loads(values[0].as_py())
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _text(values: pa.Array) -> bytes:
