@@ -130,7 +130,7 @@ def alone(values):
 def test_a_block_gives_what_its_values_give_alone(values):
     parsed = parse_json(pa.array(values, pa.binary()), FIELDS)
     rows = list(zip(*[column.to_pylist() for column in parsed.columns], strict=True))
-    assert (rows, parsed.reasons.to_pylist()) == alone(values)
+    assert repr((rows, parsed.reasons.to_pylist())) == repr(alone(values))  # so that nan is itself
 
 
 @given(
