@@ -36,7 +36,7 @@ from headrace.broker.transactions import Transactions
 from headrace.clock import Clock, SystemClock
 from headrace.errors import ConfigError
 from headrace.groups import GroupSettings
-from headrace.storage import DataDirectory, Disk, PartitionLog
+from headrace.storage import CompactionLimits, DataDirectory, Disk, PartitionLog
 from headrace.wire import Api, MalformedError, Request, decode_request, encode_response, name_of
 from headrace.wire.framing import SMALL_FRAME_BYTES
 
@@ -77,6 +77,7 @@ class Broker:
         self._committer = Committer(settings.commit_threads)
         self._administrator = ThreadPoolExecutor(1, "headrace-topics")
         self._readers = ThreadPoolExecutor(2, "headrace-read")
+        self._housekeeper = ThreadPoolExecutor(1, "headrace-upkeep")  # so that no reader waits for it
         self.inspector = Inspector(settings.max_decompressed_bytes)
         self._connections: set[Connection] = set()
         self._reclaiming: asyncio.TimerHandle | None = None
@@ -180,6 +181,7 @@ class Broker:
         self._committer.close()
         self._administrator.shutdown()
         self._readers.shutdown()
+        self._housekeeper.shutdown()
         self.inspector.close()
 
     def in_thread(self, call: Callable[..., T], *args: Any, **named: Any) -> "asyncio.Future[T]":
@@ -230,8 +232,9 @@ class Broker:
         for topic in tuple(self.directory.topics.values()):
             for log in tuple(topic.partitions):
                 try:
-                    idle_ms = self.settings.producer_id_expiration_ms
-                    work = await self.in_thread(_keep_up, log, self.clock.now_ms(), idle_ms)
+                    work = await asyncio.get_running_loop().run_in_executor(
+                        self._housekeeper, _keep_up, log, self.clock.now_ms(), self.settings
+                    )
                     self.metrics.count_upkeep(topic.name, *work)
                     if work[0]:
                         self.lag_watch.hurry()
@@ -330,12 +333,15 @@ class Broker:
         return self.topics.partition(topic, index)
 
 
-def _keep_up(log: PartitionLog, now_ms: int, idle_ms: int) -> tuple[int, int, float]:
+def _keep_up(log: PartitionLog, now_ms: int, settings: BrokerSettings) -> tuple[int, int, float]:
     """Whichever the topic is configured for: segments deleted, bytes saved, seconds; worker thread."""
     began = perf_counter()
-    log.forget_idle_producers(now_ms, idle_ms)
+    log.forget_idle_producers(now_ms, settings.producer_id_expiration_ms)
     deleted = len(log.apply_retention(now_ms))
-    return deleted, log.compact(now_ms), perf_counter() - began
+    limits = CompactionLimits(
+        map_bytes=settings.compaction_map_bytes, read_bytes=settings.compaction_read_bytes
+    )
+    return deleted, log.compact(now_ms, limits), perf_counter() - began
 
 
 def _correlation_id(frame: bytearray) -> int:

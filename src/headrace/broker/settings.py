@@ -67,6 +67,10 @@ class BrokerSettings:
         86_400_000, "Idempotent producers that sent nothing to a partition for this long are forgotten there."
     )
     upkeep_interval_ms: int = setting(10_000, "How often retention and compaction look for work.")
+    compaction_map_bytes: int = setting(
+        32 * MIB, "Memory for the keys of a run of compaction, a million; with more it takes several runs."
+    )
+    compaction_read_bytes: int = setting(MIB, "Bytes that compaction reads ahead, or one batch.")
     quota_producer_bytes_per_s: int = setting(
         0, "Bytes a second that each client id may produce, unless it has a quota of its own; 0: no limit."
     )

@@ -20,6 +20,7 @@ from headrace.records.header import (
 )
 from headrace.records.inspection import check_records
 from headrace.records.record import Record, decode_batch, encode_batch, iterate_batch, rewrite_batch
+from headrace.records.thinning import thin_batch
 from headrace.records.verifier import BatchVerifier
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ __all__ = [
     "rewrite_batch",
     "stamp",
     "stamp_append_time",
+    "thin_batch",
 ]
 
 

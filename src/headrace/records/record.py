@@ -3,9 +3,10 @@
 Streams of records go through `decode_columns` instead.
 """
 
+import contextlib
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from headrace.errors import CorruptionError
 from headrace.records.batch import Readable, check_batch, seal
@@ -22,6 +23,8 @@ from headrace.records.header import (
 )
 
 __all__ = ["Record", "decode_batch", "encode_batch", "iterate_batch", "rewrite_batch"]
+
+_FEW = 8192  # records of a batch that may be held at once
 
 READ_ERRORS: tuple[type[Exception], ...] = (ValueError, IndexError, struct.error)
 """What aiokafka's reader raises on records that do not fit, beside its own CorruptRecordException."""
@@ -48,14 +51,38 @@ def iterate_batch(
     buffer: Readable, position: int = 0, *, max_bytes: int = DEFAULT_MAX_BYTES
 ) -> Iterator[Record]:
     """The same, one record after the other: of a batch of millions only one is held at a time."""
+    header = check_batch(buffer, position, produced=False)
+    batch = memoryview(buffer)[position : position + header.size_bytes]
+    return read_records(plain_batch(header, batch, max_bytes), header)
+
+
+def read_records(plain: bytes, header: BatchHeader) -> Iterator[Record]:
+    """The records of an uncompressed batch."""
+    for r in _read(plain, header):
+        yield Record(r.offset, r.timestamp, r.key, r.value, r.headers)
+
+
+def read_rows(plain: bytes, header: BatchHeader) -> Iterator[tuple[int, bytes | None, bool]]:
+    """Offset, key and whether the value is null, of each record of an uncompressed batch."""
+    if header.record_count > _FEW:
+        return ((r.offset, r.key, r.value is None) for r in _read(plain, header))
+    with _reading(header) as reader:
+        return iter([(r.offset, r.key, r.value is None) for r in reader(plain)])
+
+
+def _read(plain: bytes, header: BatchHeader) -> Iterator[Any]:
+    with _reading(header) as reader:
+        yield from reader(plain)
+
+
+@contextlib.contextmanager
+def _reading(header: BatchHeader) -> Iterator[Any]:
+    """aiokafka's reader; what it raises on records that do not fit becomes CorruptionError."""
     from aiokafka.errors import CorruptRecordException
     from aiokafka.record.default_records import DefaultRecordBatch
 
-    header = check_batch(buffer, position, produced=False)
-    batch = memoryview(buffer)[position : position + header.size_bytes]
     try:
-        for r in DefaultRecordBatch(plain_batch(header, batch, max_bytes)):
-            yield Record(r.offset, r.timestamp, r.key, r.value, r.headers)
+        yield DefaultRecordBatch
     except (CorruptRecordException, *READ_ERRORS) as error:
         raise CorruptionError(f"the records of the batch at offset {header.base_offset}: {error}") from error
 
@@ -133,8 +160,13 @@ def rewrite_batch(
 def _assemble(header: BatchHeader, records: Sequence[Record]) -> bytearray:
     payload = bytearray()
     for record in records:
-        _write_record(payload, record, header)
-    packed = _compress(header.codec, bytes(payload))
+        write_record(payload, record, header)
+    return assemble(header, bytes(payload))
+
+
+def assemble(header: BatchHeader, payload: bytes) -> bytearray:
+    """A batch of records that are encoded already: compressed as the header says, with length and CRC."""
+    packed = _compress(header.codec, payload)
     batch = bytearray(HEADER.pack(*header._replace(batch_length=HEADER_BYTES - 12 + len(packed)))) + packed
     seal(batch, 0)
     return batch
@@ -154,7 +186,8 @@ def _compress(codec: int, plain: bytes) -> bytes:
     return bytes(encode(plain))
 
 
-def _write_record(out: bytearray, record: Record, header: BatchHeader) -> None:
+def write_record(out: bytearray, record: Record, header: BatchHeader) -> None:
+    """Encodes one record, its offset and time relative to those of the header."""
     body = bytearray(1)  # attributes: none are defined
     _write_varint(body, record.timestamp_ms - header.base_timestamp)
     _write_varint(body, record.offset - header.base_offset)

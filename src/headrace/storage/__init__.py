@@ -12,6 +12,7 @@ system goes through a `Disk`. Imports `records`, `config` and `errors`.
 
 from headrace.records import Marker
 from headrace.storage.aborted import AbortedTransaction
+from headrace.storage.compaction import CompactionLimits
 from headrace.storage.damage import Damage
 from headrace.storage.directory import DataDirectory, Topic, check_topic_name
 from headrace.storage.disk import Disk
@@ -24,6 +25,7 @@ from headrace.storage.topic_config import TopicConfig
 __all__ = [
     "AbortedTransaction",
     "Appended",
+    "CompactionLimits",
     "Damage",
     "DataDirectory",
     "Disk",

@@ -13,7 +13,7 @@ from headrace.records import Marker, encode_marker, stamp, stamp_append_time
 from headrace.records.header import TRANSACTIONAL_BIT
 from headrace.storage.aborted import AbortedTransaction
 from headrace.storage.backlog import Backlog, measure
-from headrace.storage.compaction import Compaction
+from headrace.storage.compaction import Compaction, CompactionLimits, Stopped
 from headrace.storage.damage import Damage, save_damage
 from headrace.storage.disk import Disk, is_full
 from headrace.storage.extent import Extent
@@ -45,6 +45,7 @@ _FIELDS = struct.Struct(
     ">hi8xqqhi"
 )  # attributes, last offset delta, max timestamp, producer id, epoch, sequence
 _OUTCOMES_KEPT = 64
+_DEFAULT_LIMITS = CompactionLimits()
 
 
 class Appended(NamedTuple):
@@ -87,6 +88,7 @@ class PartitionLog:
         self.torn: TornTail | None = recovered.torn
         self.scanned_bytes = recovered.scanned_bytes
         self.failed: DiskError | None = None
+        self._closing = False  # compaction stops, so that closing need not wait for it
         self.generation = 0
         self._reader = reader
         self._writer = LogWriter(reader, config, recovered)
@@ -460,31 +462,45 @@ class PartitionLog:
             for table in (self._producers, self._writer.producers.table):
                 table.forget_idle(now_ms - idle_ms, now_ms)
 
-    def compact(self, now_ms: int) -> int:
-        """Keeps the newest record of each key in sealed segments, if that is due; the bytes saved."""
+    def compact(self, now_ms: int, limits: CompactionLimits = _DEFAULT_LIMITS) -> int:
+        """Keeps the newest record of each key in sealed segments, as far as that is due; the bytes saved."""
+        saved = 0
         with self._maintenance_lock:
             if not self._config.compacts or self.failed is not None:
-                return 0
-            run = self._compaction(now_ms)
-            if not run.is_due():
-                return 0
+                return saved
+            self._roll_if_dirty_too_long(now_ms)
             try:
-                return run.run(self._swap)
+                complete = False
+                # One run does it, unless there are more keys than its memory holds.
+                while not complete and (run := self._compaction(now_ms, limits)).is_due():
+                    saved_bytes, complete = run.run(self._swap)
+                    saved += saved_bytes
+            except Stopped:
+                return saved
             except OSError as error:
                 raise DiskError(f"{self.path}: not compacted: {error}", full=is_full(error)) from error
+        return saved
 
-    def _compaction(self, now_ms: int) -> Compaction:
+    def _roll_if_dirty_too_long(self, now_ms: int) -> None:
+        active, limit_ms = self._writer.active, self._config.max_compaction_lag_ms
+        if active.size_bytes and 0 < active.created_ms <= now_ms - limit_ms:
+            self.roll()
+
+    def _compaction(self, now_ms: int, limits: CompactionLimits) -> Compaction:
         with self._writer_lock:
             producers, stable_offset = self._writer.producers, self.last_stable_offset
             return Compaction(
                 reader=self._reader,
                 segments=self._reader.segments,
                 config=self._config,
+                limits=limits,
                 start_offset=self.start_offset,
                 stable_offset=stable_offset,
                 aborted=producers.aborted.find(0, stable_offset),
                 last_batches=producers.table.last_batches(),
+                bare_epochs={p.producer_id: p.producer_epoch for p in producers.table if p.last_sequence < 0},
                 now_ms=now_ms,
+                is_stopped=lambda: self._closing or self.failed is not None,
             )
 
     def _swap(self, old: list[Segment], new: Segment) -> None:
@@ -519,6 +535,7 @@ class PartitionLog:
 
     def close(self) -> None:
         """Commits what is queued and leaves a checkpoint, so that the next open scans nothing."""
+        self._closing = True
         try:
             if self.failed is None and self._queue:
                 self.commit()

@@ -12,16 +12,18 @@ def surplus(segments: Sequence[tuple[int, Callable[[], int]]], *, config: TopicC
 
     A segment is given as its size and a function telling its largest timestamp,
     which is asked only of the oldest ones. A segment without timestamps (-1)
-    never expires by age.
+    never expires by age; one that compaction left empty goes with the next that does.
     """
     excess = sum(size for size, _ in segments) - config.retention_bytes if config.retention_bytes >= 0 else 0
     count = 0
-    for size, largest_timestamp in segments[:-1]:
-        too_large = excess >= size > 0
+    for rank, (size, largest_timestamp) in enumerate(segments[:-1]):
+        if not size:
+            continue
+        too_large = excess >= size
         if not too_large and not _expired(largest_timestamp, config.retention_ms, now_ms):
             break
         excess -= size
-        count += 1
+        count = rank + 1
     return count
 
 

@@ -102,6 +102,12 @@ class TopicConfig:
     index_interval_bytes: int = _setting(
         16_384, "int", _between(256, _INT_MAX), "An index entry every so many bytes of a segment"
     )
+    max_compaction_lag_ms: int = _setting(
+        _LONG_MAX,
+        "long",
+        _between(1, _LONG_MAX),
+        "A record is compacted at the latest this long after it was written, whatever the dirty ratio",
+    )
     max_message_bytes: int = _setting(
         1_048_588,
         "int",
@@ -119,6 +125,12 @@ class TopicConfig:
         "double",
         _between(0, 1),
         "Compaction runs once this part of the log was written since the last run",
+    )
+    min_compaction_lag_ms: int = _setting(
+        0,
+        "long",
+        _between(0, _LONG_MAX),
+        "A record younger than this is not compacted",
     )
     min_insync_replicas: int = _setting(
         1, "int", _between(1, 1), "Always 1: a log on one machine has one copy"
@@ -152,6 +164,8 @@ class TopicConfig:
         config = cls(**values)
         if config.is_in_memory and not config.deletes:
             raise _invalid("headrace.storage=memory needs delete in cleanup.policy, since memory is bounded")
+        if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
+            raise _invalid("min.compaction.lag.ms must not exceed max.compaction.lag.ms")
         return config
 
     def as_strings(self) -> dict[str, str]:

@@ -17,7 +17,7 @@ from aiokafka.codec import gzip_encode, lz4_encode, snappy_encode, zstd_encode
 from headrace.records import Codec, Record
 from headrace.records.batch import seal
 from headrace.records.header import HEADER, HEADER_BYTES, BatchHeader
-from headrace.records.record import _write_record
+from headrace.records.record import write_record
 from headrace.testing.batches import batches_in
 from headrace.testing.broker import BrokerProcess
 from headrace.testing.kafka import KafkaServer, PeerUnavailable, fetch_kafka
@@ -54,7 +54,7 @@ def packed(payload, count=3, *, codec=Codec.NONE, delta=None, plain=False, **fie
 
 def record(delta, *, key=b"k", value=b"value", headers=()):
     out = bytearray()
-    _write_record(out, Record(delta, TIME_MS, key, value, headers), PLAIN_HEADER)
+    write_record(out, Record(delta, TIME_MS, key, value, headers), PLAIN_HEADER)
     return bytes(out)
 
 

@@ -1,7 +1,12 @@
+from dataclasses import replace
+
 import pytest
 
 from headrace.errors import DiskError
-from headrace.records import Record, decode_batch, encode_batch, read_header
+from headrace.records import HEADER_BYTES, Marker, Record, encode_batch
+from headrace.records.batch import seal
+from headrace.storage import CompactionLimits
+from headrace.storage.compaction.clean_end import read_clean_end
 from headrace.testing.batches import batch, batches_in, commit, read_all
 from headrace.testing.disk import Crash
 
@@ -190,12 +195,229 @@ def test_a_crash_at_any_step_leaves_the_newest_of_every_key_and_no_record_twice(
             assert keyed(again) == newest
 
 
-def test_control_batches_stay(disk, open_log):
+# -- memory
+
+
+def test_with_memory_for_few_keys_several_runs_do_it(disk, open_log):
+    pairs = [(b"k%d" % (n % 20), b"v%d" % n) for n in range(100)]
+    log = filled(disk, open_log, pairs)
+    limits = CompactionLimits(map_bytes=24 * 6, read_bytes=100)
+    runs = []
+    swap = log._swap
+    log._swap = lambda old, new: (runs.append(new.run), swap(old, new))
+    log.compact(1000, limits)
+    assert len(set(runs)) > 5
+    assert keyed(log) == [(n, key, value) for n, (key, value) in enumerate(pairs)][-20:]
+
+
+def test_a_run_that_reaches_half_a_segment_is_gone_on_with_after_a_restart(disk, open_log):
+    pairs = [(b"k%d" % (n % 20), b"v%d" % n) for n in range(100)]
+    log = filled(disk, open_log, pairs, segment_bytes=1 << 20)
+    limits = CompactionLimits(map_bytes=24 * 8, read_bytes=100)
+    outcome = log._compaction(1000, limits).run(log._swap)
+    assert not outcome.complete
+    assert 0 < read_clean_end(disk, log.path / "clean-end") < 100
+    log.close()
     log = open_log(disk, **COMPACT)
-    marker = encode_batch([Record(0, 1, b"\x00\x00\x00\x01", b"\x00" * 6)], control=True, producer_id=1)
-    commit(log, marker, batch(b"1", key=b"k"), batch(b"2", key=b"k"))
+    log.compact(1000, limits)
+    assert read_clean_end(disk, log.path / "clean-end") == 100
+    assert len(keyed(log)) == 20
+
+
+def test_without_the_note_how_far_it_is_compacted_it_is_compacted_from_its_start(disk, open_log):
+    log = filled(disk, open_log, [(b"k%d" % (n % 3), b"v") for n in range(50)])
+    log.compact(1000)
+    before = keyed(log)
+    for spoil in (disk.unlink, lambda path: disk.flip(path, 3)):
+        spoil(log.path / "clean-end")
+        log.compact(1000)
+        assert keyed(log) == before
+        assert read_clean_end(disk, log.path / "clean-end") == 50
+
+
+def test_a_batch_larger_than_what_is_read_ahead_is_compacted(disk, open_log):
+    log = open_log(disk, **COMPACT)
+    commit(log, encode_batch([Record(0, 1, b"k%d" % n, bytes(300)) for n in range(10)]))
+    commit(log, encode_batch([Record(0, 1, b"k%d" % n, bytes(300)) for n in range(9)], codec=4))
+    log.roll()
+    log.compact(1000, CompactionLimits(read_bytes=64))
+    assert [offset for offset, _, _ in keyed(log)] == list(range(9, 19))
+
+
+def test_a_batch_of_very_many_records_is_compacted(disk, open_log):
+    log = open_log(disk, **{**COMPACT, "segment_bytes": 1 << 20})
+    for _ in range(2):
+        commit(log, encode_batch([Record(0, 1, b"k%d" % (n % 9000), None) for n in range(20_000)], codec=4))
+    commit(log, batch(b"x", key=b"end"))
     log.roll()
     log.compact(1000)
-    data = log.read(0, 1 << 20)
-    assert read_header(data).is_control
-    assert len(decode_batch(data)) == 1
+    assert [offset for offset, _, _ in keyed(log)] == list(range(31_000, 40_001))
+
+
+def test_records_that_cannot_be_read_stay_as_they_are(disk, open_log):
+    """Such as came before produced batches were looked into."""
+    broken = batch(b"value", key=b"k")
+    broken[HEADER_BYTES] += 2
+    seal(broken, 0)
+    log = open_log(disk, **COMPACT)
+    commit(log, batch(b"1", key=b"k"), broken, batch(b"2", key=b"k"))
+    log.roll()
+    log.compact(1000)
+    headers = [header for _, header in batches_in(log.read(0, 1 << 20))]
+    assert [header.base_offset for header in headers] == [1, 2]
+
+
+def test_closing_does_not_wait_for_compaction(disk, open_log):
+    log = filled(disk, open_log, [(b"k%d" % (n % 3), b"v%d" % n) for n in range(50)])
+    log._closing = True
+    steps = disk.steps
+    assert log.compact(1000) == 0
+    assert disk.steps == steps
+    assert not any(name.endswith(".tmp") for name in disk.list(log.path))
+
+
+# -- when
+
+
+def test_young_records_wait(disk, open_log):
+    log = open_log(disk, **COMPACT, min_compaction_lag_ms=500)
+    for time_ms in (1000, 1000, 2000, 2000):
+        commit(log, batch(b"v", key=b"k", timestamp_ms=time_ms))
+        log.roll()
+    log.compact(1400)
+    assert len(keyed(log)) == 4
+    log.compact(1600)
+    assert [offset for offset, _, _ in keyed(log)] == [1, 2, 3]
+    log.compact(2600)
+    assert [offset for offset, _, _ in keyed(log)] == [3]
+
+
+def test_nothing_waits_longer_than_it_may(disk, open_log):
+    config = {**COMPACT, "min_cleanable_dirty_ratio": 1.0, "max_compaction_lag_ms": 5000}
+    log = open_log(disk, **config)
+    commit(log, *(batch(b"v%d" % n, key=b"k", timestamp_ms=1000) for n in range(5)))
+    log.roll()
+    log.compact(1000)
+    assert len(keyed(log)) == 1
+    commit(log, batch(b"again", key=b"k", timestamp_ms=2000), now_ms=2000)
+    assert log.compact(6999) == 0
+    log.compact(7001)  # rolls what is being written, too
+    assert keyed(log) == [(5, b"k", b"again")]
+
+
+def test_a_tombstone_that_may_not_go_yet_is_no_reason_for_another_run(disk, open_log):
+    log = filled(disk, open_log, [(b"k", b"v"), (b"k", None)], delete_retention_ms=0)
+    log.compact(1000)
+    log.compact(9000)
+    steps = disk.steps
+    log.compact(10_000)
+    assert disk.steps == steps
+
+
+def test_compacting_and_deleting_go_together(disk, open_log):
+    log = open_log(disk, **{**COMPACT, "cleanup_policy": "compact,delete", "retention_ms": 5000})
+    for n in range(40):
+        commit(log, batch(b"v%d" % n, key=b"k%d" % (n % 4), timestamp_ms=1000 + 100 * n))
+    log.roll()
+    log.compact(5000)
+    assert len(keyed(log)) == 4
+    log.apply_retention(10_500)
+    assert keyed(log) == []
+    assert log.high_watermark == 40
+
+
+# -- transactions
+
+
+def transaction(log, producer, *pairs, commit_it=True, sequence=0, end=True):
+    """Sends one batch in a transaction and ends it."""
+    records = [Record(0, 1, key, value) for key, value in pairs]
+    commit(
+        log,
+        encode_batch(
+            records, producer_id=producer, producer_epoch=0, base_sequence=sequence, transactional=True
+        ),
+    )
+    if end:
+        log.append_marker(Marker(producer, 0, 0, commit_it), now_ms=1)
+        log.commit()
+
+
+def kinds(log):
+    """Of each batch: its base offset, whether it is a marker, and how many records it has."""
+    found = batches_in(log.read(0, 1 << 20))
+    return [(header.base_offset, header.is_control, header.record_count) for _, header in found]
+
+
+def test_aborted_records_replace_nothing_and_go(disk, open_log):
+    log = open_log(disk, **COMPACT)
+    commit(log, batch(b"old", key=b"k"))
+    transaction(log, 1, (b"k", b"void"), commit_it=False)
+    transaction(log, 1, (b"other", b"x"), sequence=1)
+    log.roll()
+    log.compact(1000)
+    assert [pair for pair in keyed(log) if not pair[1].startswith(b"\0")] == [
+        (0, b"k", b"old"),
+        (3, b"other", b"x"),
+    ]
+
+
+def test_a_marker_goes_after_its_transactions_records_and_its_time(disk, open_log):
+    log = open_log(disk, **COMPACT, delete_retention_ms=DAY_MS)
+    transaction(log, 1, (b"k", b"1"))
+    transaction(log, 2, (b"j", b"1"))
+    transaction(log, 1, (b"k", b"2"), sequence=1)
+    commit(log, batch(b"x", key=b"end"))
+    log.roll()
+    log.compact(1000)
+    assert kinds(log) == [
+        (1, True, 1),
+        (2, False, 1),
+        (3, True, 1),
+        (4, False, 1),
+        (5, True, 1),
+        (6, False, 1),
+    ]
+    log.configure(replace(log.config, min_cleanable_dirty_ratio=0.0))
+    commit(log, batch(b"x", key=b"end"))
+    log.roll()
+    log.compact(1000)  # nothing is left of the first: its marker's time begins
+    assert kinds(log)[0] == (1, True, 1)
+    log.compact(1000 + DAY_MS)
+    assert kinds(log) == [(2, False, 1), (3, True, 1), (4, False, 1), (5, True, 1), (7, False, 1)]
+
+
+def test_a_producers_last_batch_stays_without_its_records_and_so_does_its_marker(disk, open_log):
+    log = open_log(disk, **COMPACT, delete_retention_ms=0)
+    transaction(log, 1, (b"k", b"1"))
+    commit(log, batch(b"2", key=b"k"), batch(b"x", key=b"end"))
+    log.roll()
+    for now_ms in (1000, 2000, 3000):
+        log.compact(now_ms)
+    assert kinds(log) == [(0, False, 0), (1, True, 1), (2, False, 1), (3, False, 1)]
+    for name in ("producers", "producers-0", "producers-1"):
+        if disk.exists(log.path / name):
+            disk.unlink(log.path / name)
+    log = open_log(disk.after_kill(), **COMPACT)
+    assert log.open_transactions() == []
+    assert [state.last_sequence for state in log.producers()] == [0]
+
+
+def test_a_marker_that_alone_tells_of_its_producer_stays(disk, open_log):
+    log = open_log(disk, **COMPACT, delete_retention_ms=0)
+    log.append_marker(Marker(9, 4, 0, commit=True), now_ms=1)
+    commit(log, batch(b"x", key=b"end"))
+    log.roll()
+    for now_ms in (1000, 2000, 3000):
+        log.compact(now_ms)
+    assert kinds(log)[0] == (0, True, 1)
+
+
+def test_what_is_behind_an_open_transaction_is_left_alone(disk, open_log):
+    log = filled(disk, open_log, [(b"k", b"1"), (b"k", b"2")])
+    transaction(log, 1, (b"k", b"3"), end=False)
+    log.roll()
+    commit(log, batch(b"4", key=b"k"))
+    log.roll()
+    log.compact(1000)
+    assert [offset for offset, _, _ in keyed(log)] == [1, 2, 3]
