@@ -19,9 +19,10 @@ from headrace.storage.damage import Damage, load_damage
 from headrace.storage.disk import sync
 from headrace.storage.index import SparseIndex, load_open
 from headrace.storage.log_start import read_log_start
+from headrace.storage.producer_facts import ProducerFacts
 from headrace.storage.producer_state import ProducerSnapshots, SyncedProducers
 from headrace.storage.reader import LogReader
-from headrace.storage.replay import replay
+from headrace.storage.replay import Noted, replay
 from headrace.storage.scan import find_next_batch, scan
 from headrace.storage.segment import Segment, plain_name, segments_in
 
@@ -53,6 +54,16 @@ class Recovered(NamedTuple):
     snapshots: ProducerSnapshots
 
 
+class _Active(NamedTuple):
+    """The newest segment, repaired."""
+
+    next_offset: int
+    index_entries: int
+    scanned_bytes: int
+    torn: TornTail | None
+    noted: Noted
+
+
 def recover(reader: LogReader) -> Recovered:
     """Fills the reader with what is on disk and repairs the tail."""
     disk, directory = reader.files.disk, reader.directory
@@ -70,21 +81,29 @@ def recover(reader: LogReader) -> Recovered:
     paths = {segment.path for segment in segments}
     reader.damage = tuple(d for d in load_damage(disk, directory / "damage") if d.path in paths)
     _ensure_active(reader, max(log_start, checkpoint.next_offset if checkpoint else 0))
-    next_offset, persisted, scanned, torn = _recover_active(reader, checkpoint)
+    active = _recover_active(reader, checkpoint)
     start_offset = max(log_start, reader.segments[0].base_offset)
     snapshots = ProducerSnapshots(disk, directory)
-    producers = _recover_producers(reader, snapshots, start_offset, next_offset)
-    return Recovered(start_offset, next_offset, persisted, scanned, torn, producers, snapshots)
+    producers = _recover_producers(reader, snapshots, start_offset, active.next_offset, active.noted)
+    return Recovered(
+        start_offset,
+        active.next_offset,
+        active.index_entries,
+        active.scanned_bytes,
+        active.torn,
+        producers,
+        snapshots,
+    )
 
 
 def _recover_producers(
-    reader: LogReader, snapshots: ProducerSnapshots, start_offset: int, next_offset: int
+    reader: LogReader, snapshots: ProducerSnapshots, start_offset: int, next_offset: int, noted: Noted
 ) -> SyncedProducers:
     """From the newest believable snapshot, else from the whole log, once: a snapshot is then left behind."""
     reader.synced_end = lambda: next_offset  # type: ignore[method-assign]
     producers = snapshots.load(next_offset)
     behind = producers.table.next_offset < reader.segments[-1].base_offset
-    replay(reader, producers, next_offset)
+    replay(reader, producers, next_offset, noted)
     producers.aborted.forget_before(start_offset)
     if behind:
         with contextlib.suppress(OSError):
@@ -142,10 +161,8 @@ def create_segment(reader: LogReader, base_offset: int) -> Segment:
     return segment
 
 
-def _recover_active(
-    reader: LogReader, checkpoint: Checkpoint | None
-) -> tuple[int, int, int, TornTail | None]:
-    """The next offset, the entries of the index that are in its file, the bytes scanned, what was cut off."""
+def _recover_active(reader: LogReader, checkpoint: Checkpoint | None) -> _Active:
+    """Checks what the checkpoint does not vouch for, and cuts off what a crash tore."""
     active = reader.segments[-1]
     fd = reader.files.pin(active.file)
     try:
@@ -153,7 +170,8 @@ def _recover_active(
         persisted = len(index)
         size = active.size_bytes = reader.files.disk.size(fd)
         active.index = index
-        stop, next_offset = _scan_tail(reader, active, fd, position, next_offset)
+        noted = Noted(active, position, ProducerFacts())
+        stop, next_offset = _scan_tail(reader, noted, fd, next_offset)
         # Zeros at the end are what was written ahead and never used.
         end = end_of_bytes(reader.files.disk, fd, stop, size)
         torn = TornTail(str(active.path), stop, end, next_offset) if stop < end else None
@@ -170,7 +188,7 @@ def _recover_active(
     next_offset = _replace_lost(reader, active, next_offset, checkpoint)
     if reader.segments[-1] is not active:
         persisted = 0
-    return next_offset, persisted, end - position, torn
+    return _Active(next_offset, persisted, end - position, torn, noted)
 
 
 def _clean_point(
@@ -203,13 +221,20 @@ def _load_open_index(reader: LogReader, active: Segment, checkpoint: Checkpoint)
     )
 
 
-def _scan_tail(
-    reader: LogReader, active: Segment, fd: int, position: int, next_offset: int
-) -> tuple[int, int]:
+def _scan_tail(reader: LogReader, noted: Noted, fd: int, next_offset: int) -> tuple[int, int]:
     """Position and offset after the last valid batch; damage with valid batches behind it is recorded."""
+    active, position, facts = noted
     disk, end = reader.files.disk, active.size_bytes
     while True:
-        stop = scan(disk, fd, position=position, end=end, next_offset=next_offset, index=active.index)
+        stop = scan(
+            disk,
+            fd,
+            position=position,
+            end=end,
+            next_offset=next_offset,
+            index=active.index,
+            note=facts.note,
+        )
         if stop.whole:
             return stop.position, stop.next_offset
         found = find_next_batch(

@@ -1,6 +1,7 @@
 """Walking over the batches of a segment file, and finding the next one behind damage."""
 
 import struct
+from collections.abc import Callable
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -8,6 +9,7 @@ from crc32c import crc32c
 from headrace.records import BATCH_OVERHEAD_BYTES, HEADER_BYTES
 from headrace.storage.disk import Disk
 from headrace.storage.index import SparseIndex
+from headrace.storage.producer_facts import FACT, Fact, RawFact
 
 __all__ = ["ScanEnd", "find_next_batch", "scan"]
 
@@ -15,7 +17,6 @@ CHUNK_BYTES = 4 * 1024 * 1024
 _MIN_LENGTH = HEADER_BYTES - BATCH_OVERHEAD_BYTES
 _ATTRIBUTES_AT = 21
 _FIELDS = struct.Struct(">qiibIhiqq")
-_SCANNED = struct.Struct(">qi5sI2xi8xq")  # the same bytes, but for what a scan does not look at
 _SIGNATURE = b"\x00\x00\x00\x00\x02"  # leader epoch 0 and magic 2, twelve bytes into a batch
 _SIGNATURE_AT = 12
 
@@ -37,19 +38,26 @@ def scan(
     next_offset: int,
     index: SparseIndex | None = None,
     gaps: bool = False,
+    note: Callable[[RawFact, int], None] | None = None,
 ) -> ScanEnd:
-    """Checks every batch from `position` to `end`, adding them to `index`; stops before the first bad one."""
+    """Checks every batch from `position` to `end`, adding them to `index`; stops before the first bad one.
+
+    `note` is called with each that has a producer id, and its position.
+    """
     index = SparseIndex(next_offset, CHUNK_BYTES) if index is None else index
     while position < end:
         chunk = disk.pread(fd, min(CHUNK_BYTES, end - position), position)
-        size, next_offset, whole = _scan_chunk(chunk, position, next_offset, index, gaps)
+        size, next_offset, whole = _scan_chunk(chunk, position, next_offset, index, gaps, note)
         if size == 0 and whole:  # not one batch fits into the chunk
             large = _check_large(disk, fd, position, end)
             if large is None:
                 return ScanEnd(position, next_offset, False)
-            base, size, delta, largest = large
-            index.add(base, position, largest)
-            next_offset = base + delta + 1
+            fact = large
+            size = fact.size_bytes
+            index.add(fact.base_offset, position, fact.max_timestamp)
+            next_offset = fact.base_offset + fact.last_offset_delta + 1
+            if note is not None and fact.producer_id >= 0:
+                note(fact, position)
         position += size
         if not whole:
             return ScanEnd(position, next_offset, False)
@@ -57,17 +65,23 @@ def scan(
 
 
 def _scan_chunk(
-    chunk: bytes, position: int, expected: int, index: SparseIndex, gaps: bool
+    chunk: bytes,
+    position: int,
+    expected: int,
+    index: SparseIndex,
+    gaps: bool,
+    note: Callable[[RawFact, int], None] | None,
 ) -> tuple[int, int, bool]:
     """Bytes of whole valid batches, the offset after them, and whether what follows may be valid too.
 
     This loop is the speed of recovery: about half a microsecond a batch, plus its CRC.
     """
-    unpack, crc_of, view = _SCANNED.unpack_from, crc32c, memoryview(chunk)
+    unpack, crc_of, view = FACT.unpack_from, crc32c, memoryview(chunk)
     start, last = 0, len(chunk) - HEADER_BYTES
     size, largest, index_at = len(chunk), index.largest_timestamp, index.next_at - position
     while start <= last:
-        base, length, signature, crc, delta, timestamp = unpack(chunk, start)
+        fact = unpack(chunk, start)
+        base, length, signature, crc, _, delta, timestamp, producer_id, _, _ = fact
         if base != expected and (not gaps or base < expected):
             break
         if signature != _SIGNATURE or length < _MIN_LENGTH or delta < 0:
@@ -84,22 +98,24 @@ def _scan_chunk(
             index_at = index.next_at - position
         if timestamp > largest:
             largest = timestamp
+        if producer_id >= 0 and note is not None:
+            note(fact, position + start)
         expected = base + delta + 1
         start = stop
     index.largest_timestamp = largest
     return start, expected, start > last
 
 
-def _check_large(disk: Disk, fd: int, position: int, end: int) -> tuple[int, int, int, int] | None:
-    """Base offset, size, last offset delta and largest timestamp of a batch that no chunk holds whole."""
+def _check_large(disk: Disk, fd: int, position: int, end: int) -> Fact | None:
+    """The header of a batch that no chunk holds whole; None if it fails its check."""
     head = disk.pread(fd, HEADER_BYTES, position)
     if len(head) < HEADER_BYTES:
         return None
-    base, length, _, _, crc, _, delta, _, max_timestamp = _FIELDS.unpack_from(head)
-    size = length + BATCH_OVERHEAD_BYTES
-    if position + size > end or _crc_of_file(disk, fd, position + _ATTRIBUTES_AT, position + size) != crc:
+    fact = Fact._make(FACT.unpack_from(head))
+    stop = position + fact.size_bytes
+    if stop > end or _crc_of_file(disk, fd, position + _ATTRIBUTES_AT, stop) != fact.crc:
         return None
-    return base, size, delta, max_timestamp
+    return fact
 
 
 def _crc_of_file(disk: Disk, fd: int, start: int, end: int) -> int:
