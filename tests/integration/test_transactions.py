@@ -20,6 +20,7 @@ from headrace.testing.disk import SimulatedDisk
 from headrace.wire import Api
 
 FENCED, INVALID_EPOCH, INVALID_STATE, INVALID_MAPPING, INVALID_TIMEOUT = 90, 47, 48, 49, 50
+ABORTABLE = 120  # what a transaction can only be aborted after
 UNSTABLE, UNKNOWN_PARTITION, NOT_AVAILABLE = 88, 3, 15
 PROTOCOLS = pytest.mark.parametrize("bumps", [False, True], ids=["version 1", "version 2"])
 _names = itertools.count()
@@ -166,7 +167,7 @@ def test_a_transaction_that_takes_too_long_is_aborted(broker, topic, bumps):
 
 
 def test_older_clients_must_say_beforehand_where_they_write(broker, topic):
-    with producing(broker, bumps=False) as raw, refused(INVALID_STATE):
+    with producing(broker, bumps=False) as raw, refused(ABORTABLE):
         raw.produce(topic, 0, b"unannounced")
 
 

@@ -53,7 +53,7 @@ def is_empty(group: Group) -> bool:
 def commit_refusal(group: Group | None, who: Committer) -> Code:
     """Why the commit is not to be stored, or NONE. Outsiders may commit only while nobody is in."""
     if group is None:
-        return Code.NONE if who.generation < 0 else Code.ILLEGAL_GENERATION
+        return Code.NONE if who.generation < 0 else _no_group(who)
     if who.is_anonymous_producer or (who.generation < 0 and not group.members):
         return Code.NONE
     if isinstance(group, ConsumerGroup):
@@ -65,6 +65,12 @@ def commit_refusal(group: Group | None, who: Committer) -> Code:
         return Code.ILLEGAL_GENERATION
     completing = group.state is ClassicState.COMPLETING and not who.transactional
     return Code.REBALANCE_IN_PROGRESS if completing else Code.NONE
+
+
+def _no_group(who: Committer) -> Code:
+    """What a member of a group that is not there is told; older clients and producers know no such code."""
+    knows = who.knows_stale_epoch and not who.transactional
+    return Code.GROUP_ID_NOT_FOUND if knows else Code.ILLEGAL_GENERATION
 
 
 def fetch_refusal(group: Group | None, member_id: str | None, epoch: int) -> Code:

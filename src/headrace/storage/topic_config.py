@@ -114,6 +114,18 @@ class TopicConfig:
         _between(0, _INT_MAX),
         "The largest record batch accepted, compressed, header included",
     )
+    message_timestamp_after_max_ms: int = _setting(
+        3_600_000,
+        "long",
+        _between(0, _LONG_MAX),
+        "A batch whose latest record is further ahead of the broker's clock is refused",
+    )
+    message_timestamp_before_max_ms: int = _setting(
+        _LONG_MAX,
+        "long",
+        _between(0, _LONG_MAX),
+        "A batch whose first record is further behind the broker's clock is refused",
+    )
     message_timestamp_type: str = _setting(
         "CreateTime",
         "string",

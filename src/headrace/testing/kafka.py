@@ -100,12 +100,23 @@ class KafkaServer:
     `settings` are added to, and win over, those of a single node that keeps
     Kafka's defaults: in particular it does not sync before it acknowledges
     (`{"log.flush.interval.messages": "1"}` makes it).
+
+    With `users` (names and passwords) it also listens on `sasl_bootstrap`, where
+    they log in by PLAIN, or by SCRAM once they have credentials for it, and may do
+    only what is allowed to them; `admin` may do everything.
     """
 
-    def __init__(self, settings: Mapping[str, str] | None = None, *, timeout_s: float = 60) -> None:
+    def __init__(
+        self,
+        settings: Mapping[str, str] | None = None,
+        *,
+        users: Mapping[str, str] | None = None,
+        timeout_s: float = 60,
+    ) -> None:
         self._jars = fetch_kafka()
         self._java = find_peer_java()
         self._settings = dict(settings or {})
+        self._users = dict(users or {})
         self._timeout_s = timeout_s
         self._folder = Path(tempfile.mkdtemp(prefix="headrace-kafka-"))
         self._process: subprocess.Popen[bytes] | None = None
@@ -114,6 +125,7 @@ class KafkaServer:
         self.data_dir = self._folder / "data"
         self.log_file = self._folder / "server.log"
         self.bootstrap = ""
+        self.sasl_bootstrap = ""
         self.start_seconds = 0.0
         try:
             self._choose_ports_and_start()
@@ -161,7 +173,7 @@ class KafkaServer:
     def _choose_ports_and_start(self) -> None:
         # Kafka must know its ports beforehand, so another process can take one in between.
         for _ in range(3):
-            self._configure(*free_ports(2))
+            self._configure(*free_ports(3))
             self._format_storage()
             if self._start():
                 return
@@ -169,9 +181,13 @@ class KafkaServer:
                 break
         raise ConfigError(f"Kafka did not start: {self._last_words()}")
 
-    def _configure(self, broker_port: int, controller_port: int) -> None:
+    def _configure(self, broker_port: int, controller_port: int, sasl_port: int) -> None:
         self.bootstrap = f"127.0.0.1:{broker_port}"
-        settings = _single_node(self.data_dir, broker_port, controller_port) | self._settings
+        settings = _single_node(self.data_dir, broker_port, controller_port)
+        if self._users:
+            self.sasl_bootstrap = f"127.0.0.1:{sasl_port}"
+            settings |= _secured(settings, self.sasl_bootstrap, self._users)
+        settings |= self._settings
         lines = [f"{name}={value}\n" for name, value in settings.items()]
         (self._folder / "server.properties").write_text("".join(lines))
 
@@ -230,6 +246,29 @@ def _single_node(data_dir: Path, broker_port: int, controller_port: int) -> dict
         "share.coordinator.state.topic.min.isr": "1",
         # A group of one consumer need not wait three seconds for others.
         "group.initial.rebalance.delay.ms": "0",
+    }
+
+
+def _secured(settings: Mapping[str, str], address: str, users: Mapping[str, str]) -> dict[str, str]:
+    """One more listener, where users log in and permissions count."""
+    name = "SASL_PLAINTEXT"
+    modules = "org.apache.kafka.common.security"
+    accounts = " ".join(f'user_{user}="{password}"' for user, password in users.items())
+    return {
+        **{key: f"{settings[key]},{name}://{address}" for key in ("listeners", "advertised.listeners")},
+        "listener.security.protocol.map": f"{settings['listener.security.protocol.map']},{name}:{name}",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+        f"listener.name.{name.lower()}.plain.sasl.jaas.config": (
+            f"{modules}.plain.PlainLoginModule required {accounts};"
+        ),
+        **{
+            f"listener.name.{name.lower()}.scram-sha-{size}.sasl.jaas.config": (
+                f"{modules}.scram.ScramLoginModule required;"
+            )
+            for size in (256, 512)
+        },
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:admin;User:ANONYMOUS",  # the broker is anonymous to its controller
     }
 
 

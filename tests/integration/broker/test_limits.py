@@ -37,7 +37,7 @@ def test_nonsense_closes_its_own_connection_only(broker, peer, data):
     with socket.create_connection(("127.0.0.1", broker.port)) as bad:
         bad.sendall(data)
         assert closed_by_the_other_side(bad)
-    assert peer.request(Api.API_VERSIONS, 3, {}).error_code == 0
+    assert peer.request(Api.API_VERSIONS, 2, {}).error_code == 0
 
 
 def test_an_api_versions_request_from_the_future_is_answered_in_version_0(broker):
@@ -50,7 +50,7 @@ def test_an_api_versions_request_from_the_future_is_answered_in_version_0(broker
 
 
 def test_every_served_version_has_a_schema(peer):
-    for served in peer.request(Api.API_VERSIONS, 3, {}).api_keys:
+    for served in peer.request(Api.API_VERSIONS, 2, {}).api_keys:
         known = versions_of(served.api_key)
         assert known.lowest <= served.min_version <= served.max_version <= known.highest
 
@@ -79,11 +79,11 @@ def test_an_idle_connection_is_closed_and_a_busy_one_is_not(start):
     ):
         idle.settimeout(0.2)
         while True:
-            busy.request(Api.API_VERSIONS, 3, {})
+            busy.request(Api.API_VERSIONS, 2, {})
             with contextlib.suppress(TimeoutError):
                 assert idle.recv(1) == b""
                 break
-        busy.request(Api.API_VERSIONS, 3, {})
+        busy.request(Api.API_VERSIONS, 2, {})
 
 
 def test_connections_beyond_the_limit_are_closed(start):
@@ -91,10 +91,10 @@ def test_connections_beyond_the_limit_are_closed(start):
     with contextlib.ExitStack() as stack:
         for _ in range(3):
             peer = stack.enter_context(contextlib.closing(Peer(broker.port)))
-            peer.request(Api.API_VERSIONS, 3, {})
+            peer.request(Api.API_VERSIONS, 2, {})
         one_more = stack.enter_context(socket.create_connection(("127.0.0.1", broker.port)))
         assert closed_by_the_other_side(one_more)
-        peer.request(Api.API_VERSIONS, 3, {})
+        peer.request(Api.API_VERSIONS, 2, {})
 
 
 def test_large_requests_wait_for_memory_and_small_ones_do_not(start):

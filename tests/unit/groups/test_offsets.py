@@ -66,7 +66,9 @@ def test_outsiders_do_not_commit_over_the_members_heads(group):
 
 
 def test_a_generation_of_a_group_that_is_gone_is_illegal():
-    assert commit_refusal(None, Committer(member_id="m", generation=3)) is Code.ILLEGAL_GENERATION
+    assert commit_refusal(None, Committer(member_id="m", generation=3)) is Code.GROUP_ID_NOT_FOUND
+    older = Committer(member_id="m", generation=3, knows_stale_epoch=False)
+    assert commit_refusal(None, older) is Code.ILLEGAL_GENERATION
 
 
 def test_a_classic_member_commits_in_its_own_generation_only():

@@ -1,5 +1,6 @@
 """What the broker is: versions, cluster, disks."""
 
+import re
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -22,11 +23,23 @@ TRANSACTION_VERSION = 2
 # Share groups are served.
 SHARE_VERSION = 1
 
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+_BROKERS, _CONTROLLERS = 1, 2  # kinds of endpoints
+
 EVERYTHING = sum(1 << operation for operation in operations_on(Resource.CLUSTER))
+
+
+def _is_named_badly(request: Request) -> bool:
+    """Since version 3 a client says what it is, in names that can stand in metrics."""
+    body = request.body
+    names = (body.client_software_name, body.client_software_version)
+    return request.api_version >= 3 and not all(_SOFTWARE.fullmatch(name) for name in names)
 
 
 async def api_versions(broker: "Broker", request: Request) -> dict[str, Any]:  # noqa: ARG001 - a handler's form
     """The APIs and versions served, the protocol of transactions (KIP-890, both parts) and share groups."""
+    if _is_named_badly(request):
+        return {"error_code": int(ErrorCode.invalid_request)}
     features = {"share.version": SHARE_VERSION, "transaction.version": TRANSACTION_VERSION}
     return {
         "api_keys": _served(),
@@ -58,6 +71,14 @@ def _served() -> list[dict[str, int]]:
 
 async def describe_cluster(broker: "Broker", request: Request) -> dict[str, Any]:
     """A cluster of one; where nobody has to log in, everybody may do everything to it."""
+    kind = request.body.endpoint_type
+    if kind != _BROKERS:
+        code = (
+            ErrorCode.mismatched_endpoint_type
+            if kind == _CONTROLLERS
+            else ErrorCode.unsupported_endpoint_type
+        )
+        return {"error_code": int(code), "error_message": "this is a broker; ask for brokers (1)"}
     host, port = broker.advertised(request)
     asked = request.body.include_cluster_authorized_operations
     return {

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from headrace.broker.coordinator_table import Entry
 from headrace.errors import RetriableError
 from headrace.groups import Code
 from headrace.groups.events import OffsetCommitted
@@ -215,7 +216,7 @@ async def offset_delete(broker: "Broker", request: Request) -> dict[str, Any]:
         entry = await broker.coordinator.entry(body.group_id)
         if entry is None:
             return {"error_code": int(Code.GROUP_ID_NOT_FOUND)}
-        refusals = {topic.name: delete_refusal(entry.group, topic.name) for topic in body.topics}
+        refusals = {topic.name: _delete_problem(broker, entry, topic.name) for topic in body.topics}
         if Code.NON_EMPTY_GROUP in refusals.values():
             return {"error_code": int(Code.NON_EMPTY_GROUP)}
         going = [
@@ -229,6 +230,12 @@ async def offset_delete(broker: "Broker", request: Request) -> dict[str, Any]:
         return {"error_code": int(Code.COORDINATOR_NOT_AVAILABLE)}
     topics = [{"name": topic.name, "partitions": _deleted(topic, refusals)} for topic in body.topics]
     return {"error_code": int(error), "topics": topics}
+
+
+def _delete_problem(broker: "Broker", entry: Entry, topic: str) -> Code:
+    if broker.topics.named(topic) is None:
+        return Code.UNKNOWN_TOPIC_OR_PARTITION
+    return delete_refusal(entry.group, topic)
 
 
 def _deleted(topic: Any, refusals: dict[str, Code]) -> list[dict[str, Any]]:

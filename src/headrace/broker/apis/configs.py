@@ -1,18 +1,26 @@
 """Configurations of topics and queues (which can be changed) and of the broker (which can be read)."""
 
+from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from headrace.config import describe
 from headrace.errors import HeadraceError, RequestError
 from headrace.groups.share import GROUP_CONFIGS, check_overrides
-from headrace.storage import Topic, TopicConfig
+from headrace.storage import Topic, TopicConfig, check_topic_name
 from headrace.storage.topic_config import SETTINGS
 from headrace.wire import ErrorCode, Request
 
 if TYPE_CHECKING:
     from headrace.broker.server import Broker
 
-__all__ = ["alter_configs", "describe_configs", "incremental_alter_configs", "list_config_resources"]
+__all__ = [
+    "alter_configs",
+    "config_rows",
+    "describe_configs",
+    "incremental_alter_configs",
+    "list_config_resources",
+]
 
 TOPIC, BROKER, GROUP = 2, 4, 32
 FROM_TOPIC, FROM_BROKER, FROM_DEFAULT, FROM_GROUP = 1, 4, 5, 8
@@ -29,18 +37,36 @@ TYPES = {
 }
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 
+# What Kafka's brokers call the default of a topic's setting, where that is another name.
+_BROKER_NAMES = {
+    "cleanup.policy": "log.cleanup.policy",
+    "delete.retention.ms": "log.cleaner.delete.retention.ms",
+    "file.delete.delay.ms": "log.segment.delete.delay.ms",
+    "flush.messages": "log.flush.interval.messages",
+    "index.interval.bytes": "log.index.interval.bytes",
+    "max.message.bytes": "message.max.bytes",
+    "message.timestamp.type": "log.message.timestamp.type",
+    "min.cleanable.dirty.ratio": "log.cleaner.min.cleanable.ratio",
+    "retention.bytes": "log.retention.bytes",
+    "segment.bytes": "log.segment.bytes",
+}
+
 
 async def describe_configs(broker: "Broker", request: Request) -> dict[str, Any]:
     """Every setting of the resources asked for, with where its value comes from."""
-    return {"results": [_described(broker, resource) for resource in request.body.resources]}
+    synonyms = request.body.include_synonyms
+    return {"results": [_described(broker, resource, synonyms) for resource in request.body.resources]}
 
 
-def _described(broker: "Broker", resource: Any) -> dict[str, Any]:
+def _described(broker: "Broker", resource: Any, synonyms: bool) -> dict[str, Any]:
     answer = {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
     try:
         if resource.resource_type == TOPIC:
-            configs = _topic_configs(_topic(broker, resource.resource_name))
+            check_topic_name(resource.resource_name)
+            topic = _topic(broker, resource.resource_name)
+            configs = config_rows(topic.config, topic.overrides)
         elif resource.resource_type == BROKER:
+            _check_is_us(broker, resource.resource_name)
             configs = _broker_configs(broker)
         elif resource.resource_type == GROUP:
             configs = _group_configs(broker, resource.resource_name)
@@ -51,21 +77,38 @@ def _described(broker: "Broker", resource: Any) -> dict[str, Any]:
     except RequestError as error:
         return {**answer, "error_code": error.code, "error_message": str(error)}
     wanted = resource.configuration_keys
-    return {**answer, "configs": [config for config in configs if not wanted or config["name"] in wanted]}
+    chosen = [config for config in configs if not wanted or config["name"] in wanted]
+    if not synonyms:
+        chosen = [{**config, "synonyms": ()} for config in chosen]
+    return {**answer, "configs": chosen}
 
 
-def _topic_configs(topic: Topic) -> list[dict[str, Any]]:
-    values = topic.config.as_strings()
-    return [
-        {
-            "name": name,
-            "value": values[name],
-            "config_source": FROM_TOPIC if name in topic.overrides else FROM_DEFAULT,
-            "config_type": TYPES.get(setting.kind, 0),
-            "documentation": setting.help,
-        }
-        for name, setting in SETTINGS.items()
-    ]
+def config_rows(config: TopicConfig, overrides: Mapping[str, str]) -> list[dict[str, Any]]:
+    """A topic's settings as answers have them; the first of the synonyms is where the value comes from."""
+    values = config.as_strings()
+    rows = []
+    for name, setting in SETTINGS.items():
+        own = {"name": name, "value": values[name], "source": FROM_TOPIC}
+        default = {"name": _BROKER_NAMES.get(name, name), "value": setting.default, "source": FROM_DEFAULT}
+        rows.append(
+            {
+                "name": name,
+                "value": values[name],
+                "config_source": FROM_TOPIC if name in overrides else FROM_DEFAULT,
+                "config_type": TYPES.get(setting.kind, 0),
+                "documentation": setting.help,
+                "synonyms": [own, default] if name in overrides else [default],
+            }
+        )
+    return rows
+
+
+def _check_is_us(broker: "Broker", name: str) -> None:
+    if name not in ("", str(broker.settings.node_id)):
+        raise RequestError(
+            f"there is no broker {name!r}, this one is {broker.settings.node_id}",
+            code=ErrorCode.invalid_request,
+        )
 
 
 def _broker_configs(broker: "Broker") -> list[dict[str, Any]]:
@@ -129,7 +172,13 @@ async def incremental_alter_configs(broker: "Broker", request: Request) -> dict[
 
 
 def _changed(broker: "Broker", resource: Any) -> dict[str, str]:
-    """The overrides after the operations that a request lists."""
+    """The overrides after the operations that a request lists, each setting at most once."""
+    asked = Counter(change.name for change in resource.configs)
+    if asked and max(asked.values()) > 1:
+        raise RequestError(
+            f"{max(asked, key=asked.__getitem__)} is in the request more than once",
+            code=ErrorCode.invalid_request,
+        )
     if resource.resource_type == GROUP:
         overrides = dict(broker.shares.table.overrides.get(resource.resource_name, {}))
         current = dict(overrides)

@@ -167,20 +167,21 @@ async def _locate(
 ) -> None:
     """Adds what one partition has to offer within `left` bytes (the first batch of a fetch always fits)."""
     log = partition.log
+    ahead = _ahead_of_us(part)
+    if ahead:
+        answer["error_code"] = int(ahead)
+        attempt.refused = True
+        return
     answer["high_watermark"] = log.high_watermark
     answer["last_stable_offset"] = log.last_stable_offset
     answer["log_start_offset"] = log.start_offset
-    if part.current_leader_epoch > 0:
-        answer["error_code"] = int(ErrorCode.unknown_leader_epoch)
-        attempt.refused = True
-        return
     if left <= 0 and attempt.extents:
         return
     try:
         most = min(part.partition_max_bytes, max(left, 0))
         extent = await _extent(broker, partition, part.fetch_offset, most, committed)
     except (RequestError, CorruptionError, DiskError) as error:
-        answer["error_code"] = _code(error)
+        answer.update(_NOWHERE, error_code=_code(error))
         attempt.refused = True
         return
     if extent is None:
@@ -197,6 +198,17 @@ async def _locate(
             {"producer_id": each.producer_id, "first_offset": each.first_offset}
             for each in log.aborted(part.fetch_offset, extent.offset_bound())
         ]
+
+
+# With an error nothing is told of where the partition stands, as in Kafka.
+_NOWHERE = {"high_watermark": -1, "last_stable_offset": -1, "log_start_offset": -1}
+
+
+def _ahead_of_us(part: Any) -> ErrorCode:
+    """There is one leader epoch, 0: why a reader who has seen a later one is not served, or none."""
+    if part.current_leader_epoch > 0:
+        return ErrorCode.unknown_leader_epoch
+    return ErrorCode.offset_out_of_range if part.last_fetched_epoch > 0 else ErrorCode.none
 
 
 async def _extent(

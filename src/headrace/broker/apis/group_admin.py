@@ -6,7 +6,7 @@ from headrace.broker.coordinator_table import Entry
 from headrace.errors import RetriableError
 from headrace.groups import Code
 from headrace.groups.classic import ClassicGroup, ClassicMember, ClassicState
-from headrace.groups.consumer import ConsumerGroup, ConsumerMember, ConsumerState, preferred_assignor
+from headrace.groups.consumer import ConsumerGroup, ConsumerMember, preferred_assignor
 from headrace.groups.events import Partitions
 from headrace.groups.share import ShareGroup
 from headrace.wire import Api, Request, VersionRange
@@ -136,7 +136,7 @@ async def _explained(broker: "Broker", request: Request, group_id: str) -> dict[
             "group_id": group_id,
             "error_code": int(code or Code.GROUP_ID_NOT_FOUND),
             "error_message": f"there is no consumer group {group_id} of the server-side protocol",
-            "group_state": ConsumerState.DEAD.value,
+            "group_state": "",
         }
     group = entry.group
     return {

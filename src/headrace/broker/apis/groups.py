@@ -1,5 +1,6 @@
 """Membership of groups: find the coordinator, join, sync, heartbeat, leave; both protocols."""
 
+import re
 from collections.abc import Awaitable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -36,6 +37,8 @@ __all__ = [
 T = TypeVar("T")
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
+LEAVE_FOR_NOW = -2  # the smallest epoch that means something
+_SHARE_KEY = re.compile(r".+:[\w-]{22}:\d{1,9}", re.ASCII | re.DOTALL)
 
 
 async def _or(attempt: Awaitable[T], unavailable: T) -> T:
@@ -52,16 +55,21 @@ async def _or(attempt: Awaitable[T], unavailable: T) -> T:
 async def find_coordinator(broker: "Broker", request: Request) -> dict[str, Any]:
     """Always this broker, for groups and transactions alike."""
     body = request.body
-    found = _coordinator(broker, request)
     if request.api_version < 4:
-        return found
-    return {"coordinators": [{"key": key, **found} for key in body.coordinator_keys]}
+        return _coordinator(broker, request, body.key)
+    return {
+        "coordinators": [{"key": key, **_coordinator(broker, request, key)} for key in body.coordinator_keys]
+    }
 
 
-def _coordinator(broker: "Broker", request: Request) -> dict[str, Any]:
+def _coordinator(broker: "Broker", request: Request, key: str) -> dict[str, Any]:
     key_type = request.body.key_type
+    message = None
     if key_type not in (GROUP, TRANSACTION, SHARE):
         message = f"there is no coordinator of type {key_type}; 0 is a group, 1 a transaction, 2 a queue"
+    elif key_type == SHARE and not _SHARE_KEY.fullmatch(key):
+        message = "a queue's state is named by group:topic id:partition"
+    if message is not None:
         return {
             "error_code": int(Code.INVALID_REQUEST),
             "error_message": message,
@@ -151,6 +159,8 @@ async def sync_group(broker: "Broker", request: Request) -> dict[str, Any]:
 
 async def heartbeat(broker: "Broker", request: Request) -> dict[str, Any]:
     """Keeps a member's session alive."""
+    if not request.body.group_id:
+        return {"error_code": int(Code.INVALID_GROUP_ID)}
     attempt = broker.coordinator.heartbeat(request.body.group_id, _member(request.body))
     return {"error_code": int(await _or(attempt, Code.COORDINATOR_NOT_AVAILABLE))}
 
@@ -181,6 +191,8 @@ async def leave_group(broker: "Broker", request: Request) -> dict[str, Any]:
 async def consumer_group_heartbeat(broker: "Broker", request: Request) -> dict[str, Any]:
     """Joins, stays, reconciles and leaves."""
     body = request.body
+    if body.member_epoch < LEAVE_FOR_NOW:
+        return {"error_code": int(Code.INVALID_REQUEST), "error_message": "there is no such member epoch"}
     names = body.subscribed_topic_names
     wanted = ConsumerHeartbeat(
         member_id=body.member_id,

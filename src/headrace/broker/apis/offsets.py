@@ -1,5 +1,6 @@
 """Where a partition begins, ends, and was at a time; deleting its oldest records."""
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from headrace.broker.apis.fetch import READ_COMMITTED
@@ -20,6 +21,7 @@ LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING
     -5,
     -6,
 )
+FIRST_VERSIONS = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 UNKNOWN = int(ErrorCode.unknown_topic_or_partition)
 
 
@@ -29,16 +31,26 @@ async def list_offsets(broker: "Broker", request: Request) -> dict[str, Any]:
     For a reader of committed records the log ends at the last stable offset.
     """
     committed = request.body.isolation_level == READ_COMMITTED
+    asked = Counter(
+        (topic.name, part.partition_index) for topic in request.body.topics for part in topic.partitions
+    )
     topics = []
     for topic in request.body.topics:
-        parts = []
+        parts = {}
         for part in topic.partitions:
             partition = broker.partition(topic.name, part.partition_index)
-            answer = {"partition_index": part.partition_index, "error_code": UNKNOWN}
-            if partition is not None:
-                answer.update(await _offset(broker, partition, part.timestamp, committed))
-            parts.append(answer)
-        topics.append({"name": topic.name, "partitions": parts})
+            if asked[topic.name, part.partition_index] > 1:
+                found = {"error_code": int(ErrorCode.invalid_request)}
+            elif partition is None:
+                found = {"error_code": UNKNOWN}
+            elif part.timestamp < 0 and request.api_version < FIRST_VERSIONS.get(part.timestamp, 0):
+                found = {"error_code": int(ErrorCode.unsupported_version)}
+            elif part.current_leader_epoch > 0:
+                found = {"error_code": int(ErrorCode.unknown_leader_epoch)}
+            else:
+                found = await _offset(broker, partition, part.timestamp, committed)
+            parts[part.partition_index] = {"partition_index": part.partition_index, **found}
+        topics.append({"name": topic.name, "partitions": list(parts.values())})
     return {"topics": topics}
 
 
@@ -76,6 +88,7 @@ async def delete_records(broker: "Broker", request: Request) -> dict[str, Any]:
             try:
                 if partition is None:
                     raise RequestError("no such partition", code=UNKNOWN)
+                _check_may_lose_records(broker, topic.name)
                 log = partition.log
                 offset = log.high_watermark if part.offset == -1 else part.offset
                 answer["low_watermark"] = await broker.in_thread(log.delete_before, offset)
@@ -84,6 +97,13 @@ async def delete_records(broker: "Broker", request: Request) -> dict[str, Any]:
             parts.append(answer)
         topics.append({"name": topic.name, "partitions": parts})
     return {"topics": topics}
+
+
+def _check_may_lose_records(broker: "Broker", name: str) -> None:
+    """A topic that is compacted only promises to keep the newest record of every key."""
+    topic = broker.topics.named(name)
+    if topic is not None and not topic.config.deletes:
+        raise RequestError(f"{name} has no delete in cleanup.policy", code=ErrorCode.policy_violation)
 
 
 async def offset_for_leader_epoch(broker: "Broker", request: Request) -> dict[str, Any]:
@@ -96,7 +116,7 @@ async def offset_for_leader_epoch(broker: "Broker", request: Request) -> dict[st
             answer: dict[str, Any] = {"partition": part.partition, "error_code": UNKNOWN}
             if partition is not None and part.current_leader_epoch > 0:
                 answer["error_code"] = int(ErrorCode.unknown_leader_epoch)
-            elif partition is not None and part.leader_epoch > 0:
+            elif partition is not None and part.leader_epoch != 0:
                 answer["error_code"] = 0
             elif partition is not None:
                 answer.update(error_code=0, leader_epoch=0, end_offset=partition.log.high_watermark)

@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
+from headrace.broker.apis.record_checks import bad_records, check_times
 from headrace.broker.partition import Partition
 from headrace.broker.replies import Answer, Reply
 from headrace.broker.topics import INTERNAL_TOPICS
@@ -26,6 +27,7 @@ __all__ = ["produce"]
 NEWEST_CODEC = 4
 ZSTD = 4
 FIRST_VERSION_WITH_ZSTD = 7
+FIRST_VERSION_WITH_ABORTABLE = 11
 
 
 class _Pending:
@@ -134,16 +136,21 @@ async def _admitted(broker: "Broker", request: Request, data: Any, part: Any) ->
     header = read_header(part.records)
     if not header.is_transactional:
         return False
-    outcome = broker.transactions.admit(
-        header.producer_id,
-        header.producer_epoch,
-        request.body.transactional_id,
-        _topic(broker, data).name,
-        part.index,
-        request.api_version,
-    )
-    if inspect.isawaitable(outcome):
-        await outcome
+    try:
+        outcome = broker.transactions.admit(
+            header.producer_id,
+            header.producer_epoch,
+            request.body.transactional_id,
+            _topic(broker, data).name,
+            part.index,
+            request.api_version,
+        )
+        if inspect.isawaitable(outcome):
+            await outcome
+    except RequestError as error:
+        if error.code == ErrorCode.invalid_txn_state and request.api_version >= FIRST_VERSION_WITH_ABORTABLE:
+            error.code = int(ErrorCode.transaction_abortable)
+        raise
     return True
 
 
@@ -201,8 +208,13 @@ def _append(
             raise RequestError("no such partition", code=ErrorCode.unknown_topic_or_partition)
         now_ms = broker.clock.now_ms()
         batch, header = _checked(topic, part.records, request, admitted)
-        if not inspected:
-            broker.inspector.check(header, batch, keyed=topic.config.compacts)
+        try:
+            check_times(topic.config, header, now_ms)
+            if not inspected:
+                broker.inspector.check(header, batch, keyed=topic.config.compacts)
+        except RequestError as error:
+            answer["record_errors"] = bad_records(error.code, topic.config, header, batch, now_ms)
+            raise
         broker.overload.admit(topic, partition, batch, answer)
         appended = partition.append(batch, now_ms=now_ms)
         if topic.config.stamps_append_time:

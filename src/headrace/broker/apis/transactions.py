@@ -57,6 +57,8 @@ async def init_producer_id(broker: "Broker", request: Request) -> dict[str, Any]
     if not body.transactional_id or body.enable2_pc or body.keep_prepared_txn:
         return {"error_code": int(Code.INVALID_REQUEST), "producer_id": -1, "producer_epoch": -1}
     known = Claim(body.producer_id, body.producer_epoch)
+    if (known.producer_id < 0) != (known.epoch < 0):  # who one was is both or neither
+        return {"error_code": int(Code.INVALID_REQUEST), "producer_id": -1, "producer_epoch": -1}
     wanted = InitRequest(
         transactional_id=body.transactional_id,
         timeout_ms=body.transaction_timeout,
