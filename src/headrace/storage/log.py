@@ -2,59 +2,37 @@
 
 import contextlib
 import logging
-import struct
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from headrace.errors import CorruptionError, DiskError, RequestError
-from headrace.records import Marker, encode_marker, stamp, stamp_append_time
-from headrace.records.header import TRANSACTIONAL_BIT
+from headrace.records import Marker, stamp_append_time
 from headrace.storage.aborted import AbortedTransaction
+from headrace.storage.append_queue import Appended, AppendQueue
 from headrace.storage.backlog import Backlog, measure
 from headrace.storage.compaction import Compaction, CompactionLimits, Stopped
-from headrace.storage.damage import Damage, save_damage
+from headrace.storage.damage import Damage
 from headrace.storage.disk import Disk, is_full
 from headrace.storage.extent import Extent
 from headrace.storage.files import Files
 from headrace.storage.log_start import write_log_start
-from headrace.storage.producers import (
-    Ended,
-    OpenTransaction,
-    ProducerBatch,
-    ProducerState,
-    ProducerTable,
-    last_sequence,
-)
+from headrace.storage.producers import OpenTransaction, ProducerState
 from headrace.storage.reader import LogReader, out_of_range
 from headrace.storage.recovery import TornTail, recover
+from headrace.storage.removal import let_go, put_in_place, remove_files, take_out_before
 from headrace.storage.retention import surplus
 from headrace.storage.segment import Segment
 from headrace.storage.times import TimedOffset, find_largest_timestamp, find_time
 from headrace.storage.topic_config import TopicConfig
-from headrace.storage.writer import LogWriter, Queued
+from headrace.storage.writer import LogWriter
 
 __all__ = ["Appended", "PartitionLog", "TimedOffset"]
 
 logger = logging.getLogger("headrace.storage")
 
 _OFFSET_OUT_OF_RANGE = 1
-_ATTRIBUTES_AT = 21
-_FIELDS = struct.Struct(
-    ">hi8xqqhi"
-)  # attributes, last offset delta, max timestamp, producer id, epoch, sequence
-_OUTCOMES_KEPT = 64
 _DEFAULT_LIMITS = CompactionLimits()
-
-
-class Appended(NamedTuple):
-    """Where a batch went: for one that its producer sent before, where it went then."""
-
-    base_offset: int
-    last_offset: int
-    timestamp_ms: int  # the largest of its records
-    duplicate: bool = False
 
 
 class PartitionLog:
@@ -87,19 +65,11 @@ class PartitionLog:
         self.start_offset = recovered.start_offset
         self.torn: TornTail | None = recovered.torn
         self.scanned_bytes = recovered.scanned_bytes
-        self.failed: DiskError | None = None
         self._closing = False  # compaction stops, so that closing need not wait for it
-        self.generation = 0
         self._reader = reader
         self._writer = LogWriter(reader, config, recovered)
         self._config = config
-        self._end = recovered.next_offset
-        self._producers = recovered.producers.table.copy()  # of what was appended; under the queue's lock
-        self._queue: list[Queued] = []
-        self._pending_bytes = 0
-        self._refused: DiskError | None = None  # why the last commit failed, until the next append
-        self._outcomes: dict[int, tuple[int, DiskError]] = {}  # how far each ended generation got
-        self._queue_lock = threading.Lock()  # held for moments, never during I/O
+        self._appends = AppendQueue(self._writer)
         self._writer_lock = threading.Lock()  # held while the active segment or the list of them changes
         self._maintenance_lock = threading.Lock()  # retention, compaction and deletion, one at a time
         reader.synced_end = lambda: self._writer.next_offset  # type: ignore[method-assign]
@@ -133,17 +103,11 @@ class PartitionLog:
 
     def open_transactions(self) -> list[OpenTransaction]:
         """Those that have records here, synced or not, and no marker; in the order of their first offset."""
-        with self._queue_lock:
-            return self._known_producers().open_transactions()
+        return self._appends.open_transactions()
 
     def producers(self) -> list[ProducerState]:
         """Every producer that is remembered here."""
-        with self._queue_lock:
-            return list(self._known_producers())
-
-    def _known_producers(self) -> ProducerTable:
-        """Of what was appended and not dropped since."""
-        return self._producers if self._refused is None else self._writer.producers.table
+        return self._appends.producers()
 
     @property
     def end_offset(self) -> int:
@@ -152,7 +116,7 @@ class PartitionLog:
         After a failed commit it stays until the next append, which begins again at
         the high watermark; so nobody takes a dropped batch for a synced one.
         """
-        return self._end
+        return self._appends.end_offset
 
     @property
     def commit_waits(self) -> bool:
@@ -162,7 +126,17 @@ class PartitionLog:
     @property
     def pending_bytes(self) -> int:
         """Appended and not yet synced."""
-        return self._pending_bytes
+        return self._appends.pending_bytes
+
+    @property
+    def generation(self) -> int:
+        """Changes inside `append` only, after a failed commit."""
+        return self._appends.generation
+
+    @property
+    def failed(self) -> DiskError | None:
+        """Why the log is read-only, if it is."""
+        return self._appends.failed
 
     @property
     def size_bytes(self) -> int:
@@ -200,30 +174,7 @@ class PartitionLog:
             raise self.failed
         if self._config.stamps_append_time:
             stamp_append_time(batch, 0, now_ms)
-        attributes, delta, timestamp_ms, producer_id, epoch, sequence = _FIELDS.unpack_from(
-            batch, _ATTRIBUTES_AT
-        )
-        with self._queue_lock:
-            if self._refused is not None:
-                self._begin_generation(self._refused)
-            base_offset, entry = self._end, None
-            if producer_id >= 0:
-                entry = ProducerBatch(
-                    producer_id,
-                    epoch,
-                    sequence,
-                    last_sequence(sequence, delta),
-                    base_offset,
-                    base_offset + delta,
-                    timestamp_ms,
-                    attributes & TRANSACTIONAL_BIT != 0,
-                )
-                known = self._producers.check(entry)
-                if known is not None:
-                    return Appended(known.base_offset, known.last_offset, known.timestamp_ms, duplicate=True)
-                self._producers.add(entry, now_ms)
-            self._enqueue(batch, base_offset + delta + 1, timestamp_ms, now_ms, entry)
-        return Appended(base_offset, base_offset + delta, timestamp_ms)
+        return self._appends.append(batch, now_ms)
 
     def append_marker(self, marker: Marker, *, now_ms: int) -> int:
         """Queues the end of a producer's transaction here, whether it has records or not; its offset.
@@ -233,53 +184,14 @@ class PartitionLog:
         """
         if self.failed is not None:
             raise self.failed
-        batch = encode_marker(marker, now_ms)
-        with self._queue_lock:
-            if self._refused is not None:
-                self._begin_generation(self._refused)
-            self._producers.check_marker(marker)
-            entry = Ended(marker, self._end, now_ms)
-            self._producers.end(entry, now_ms)
-            self._enqueue(batch, entry.offset + 1, now_ms, now_ms, entry)
-        return entry.offset
-
-    def _enqueue(
-        self,
-        batch: bytearray | memoryview,
-        next_offset: int,
-        timestamp_ms: int,
-        now_ms: int,
-        entry: ProducerBatch | Ended | None,
-    ) -> None:
-        stamp(batch, 0, self._end, 0)
-        self._queue.append(Queued(batch, self._end, next_offset, timestamp_ms, now_ms, entry))
-        self._end = next_offset
-        self._pending_bytes += len(batch)
-
-    def _begin_generation(self, refused: DiskError) -> None:
-        self._outcomes[self.generation] = self.high_watermark, refused
-        self._outcomes.pop(self.generation - _OUTCOMES_KEPT, None)
-        self.generation += 1
-        self._end = self.high_watermark
-        self._producers = self._writer.producers.table.copy()
-        self._refused = None
+        return self._appends.append_marker(marker, now_ms)
 
     def acknowledged(self, last_offset: int, generation: int) -> bool:
         """Whether the batch that ended at `last_offset` when appended in `generation` is synced.
 
         False: not yet. Raises the DiskError with which it was dropped.
         """
-        if generation == self.generation:
-            reached, refused = self.high_watermark, self._refused or self.failed
-            if last_offset >= reached and refused is None:
-                return False
-        else:
-            lost = DiskError("the batch was dropped with a failed write; send it again")
-            reached, refused = self._outcomes.get(generation, (0, lost))
-        if last_offset < reached:
-            return True
-        assert refused is not None
-        raise refused
+        return self._appends.acknowledged(last_offset, generation)
 
     def commit(self) -> int:
         """Writes and syncs everything appended so far; the new high watermark.
@@ -290,23 +202,14 @@ class PartitionLog:
         begins a new generation, every commit raises the same error again.
         """
         with self._writer_lock:
-            with self._queue_lock:
-                if self.failed is not None or self._refused is not None:
-                    raise self.failed or self._refused  # type: ignore[misc]
-                queue, self._queue = self._queue, []
+            queue = self._appends.take()
             if queue:
-                with self._disk_errors_end_the_generation():
+                try:
                     self._writer.write(queue)
-                with self._queue_lock:
-                    self._pending_bytes -= sum(len(queued.batch) for queued in queue)
+                except OSError as error:
+                    raise self._refuse(error) from error
+                self._appends.written(queue)
             return self.high_watermark
-
-    @contextlib.contextmanager
-    def _disk_errors_end_the_generation(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise self._refuse(error) from error
 
     def _refuse(self, error: OSError) -> DiskError:
         """Drops everything queued; decides between read-only and trying again later."""
@@ -322,12 +225,7 @@ class PartitionLog:
             else "the partition is read-only; check the disk, then restart the broker"
         )
         refused = DiskError(f"{self.path}: {error.strerror or error}; {advice}", full=full)
-        with self._queue_lock:
-            self._queue = []
-            self._pending_bytes = 0
-            self._refused = refused
-            if not full:
-                self.failed = refused
+        self._appends.refuse(refused, for_good=not full)
         logger.error("%s", refused)
         return refused
 
@@ -442,25 +340,17 @@ class PartitionLog:
 
     def _move_start(self, offset: int) -> list[Path]:
         """First the durable log start, then the files: a crash between leaves files to be removed at open."""
-        reader, disk = self._reader, self._reader.files.disk
-        write_log_start(disk, self.path / "log-start", offset)
+        write_log_start(self._reader.files.disk, self.path / "log-start", offset)
         self.start_offset = max(self.start_offset, offset)
-        with self._writer_lock, reader.lock:
-            segments = reader.segments
-            keep = 0
-            while keep + 1 < len(segments) and segments[keep + 1].base_offset <= offset:
-                keep += 1
-            reader.segments = segments[keep:]
-            gone = segments[:keep]
-            self._forget_damage({segment.path for segment in gone})
+        with self._writer_lock:
+            gone = take_out_before(self._reader, offset)
             self._writer.producers.aborted.forget_before(self.start_offset)
-        return self._remove(gone)
+        return remove_files(self._reader, gone)
 
     def forget_idle_producers(self, now_ms: int, idle_ms: int) -> None:
         """Forgets producers without an open transaction that sent nothing for `idle_ms`."""
-        with self._writer_lock, self._queue_lock:
-            for table in (self._producers, self._writer.producers.table):
-                table.forget_idle(now_ms - idle_ms, now_ms)
+        with self._writer_lock:
+            self._appends.forget_idle_producers(now_ms - idle_ms, now_ms)
 
     def compact(self, now_ms: int, limits: CompactionLimits = _DEFAULT_LIMITS) -> int:
         """Keeps the newest record of each key in sealed segments, as far as that is due; the bytes saved."""
@@ -510,54 +400,28 @@ class PartitionLog:
         with contextlib.suppress(OSError):  # it can be rebuilt
             reader.save_index(new, index, new.next_offset)
         reader.files.indexes.keep(new, index)
-        with self._writer_lock, reader.lock:
-            rank = reader.segments.index(old[0])
-            reader.segments = (*reader.segments[:rank], new, *reader.segments[rank + len(old) :])
-        self._remove(tuple(old))
-
-    def _forget_damage(self, paths: set[Path]) -> None:
-        left = tuple(damage for damage in self._reader.damage if damage.path not in paths)
-        if left != self._reader.damage:
-            self._reader.damage = left
-            save_damage(self._reader.files.disk, self.path / "damage", left)
-
-    def _remove(self, gone: tuple[Segment, ...]) -> list[Path]:
-        files = self._reader.files
-        for segment in gone:
-            files.indexes.drop(segment)
-            files.forget(segment.file)
-            for path in (segment.path, segment.index_path):
-                with contextlib.suppress(FileNotFoundError):
-                    files.disk.unlink(path)
-        if gone:
-            files.disk.sync_directory(self.path)
-        return [segment.path for segment in gone]
+        with self._writer_lock:
+            put_in_place(reader, old, new)
+        remove_files(reader, tuple(old))
 
     def close(self) -> None:
         """Commits what is queued and leaves a checkpoint, so that the next open scans nothing."""
         self._closing = True
         try:
-            if self.failed is None and self._queue:
+            if self.failed is None and self.pending_bytes:
                 self.commit()
         finally:
             with self._maintenance_lock, self._writer_lock:
                 if self.failed is None:
                     self._writer.close()
-                    self.failed = DiskError(f"{self.path}: the log is closed")
-                self._let_files_go()
+                    self._appends.end(DiskError(f"{self.path}: the log is closed"))
+                let_go(self._reader)
 
     def discard(self) -> None:
         """Stops all writing for good; queued batches are dropped. For a topic that is being deleted."""
-        with self._queue_lock:
-            self.failed = DiskError(f"{self.path}: the topic is deleted")
-            self._queue, self._pending_bytes = [], 0
+        self._appends.end(DiskError(f"{self.path}: the topic is deleted"))
         with self._maintenance_lock, self._writer_lock:
-            self._let_files_go()
-
-    def _let_files_go(self) -> None:
-        for segment in self._reader.segments:
-            self._reader.files.indexes.drop(segment)
-            self._reader.files.forget(segment.file)
+            let_go(self._reader)
 
 
 @contextlib.contextmanager

@@ -197,7 +197,7 @@ def test_an_outcome_too_old_to_be_remembered_counts_as_failed(disk, open_log):
             log.commit()
     with pytest.raises(DiskError, match="send it again"):
         log.acknowledged(*old)
-    assert len(log._outcomes) <= 65
+    assert len(log._appends._outcomes) <= 65
 
 
 def test_a_roll_that_finds_no_space_leaves_what_is_queued_to_the_next_commit(disk, open_log):
