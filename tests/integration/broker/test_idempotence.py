@@ -1,4 +1,7 @@
-"""Idempotent producers over the wire: raw retries, Kafka's refusals, and what committed readers see."""
+"""Idempotent producers over the wire: raw retries, refusals, and what committed readers see.
+
+The sequences that are compared with a real Kafka are in `tests/integration/parity`.
+"""
 
 import asyncio
 import contextlib
@@ -11,7 +14,6 @@ from headrace.broker import Broker, BrokerSettings
 from headrace.records import Marker, Record, decode_batch, encode_batch
 from headrace.testing.batches import batches_in
 from headrace.testing.broker import BrokerProcess
-from headrace.testing.kafka import KafkaServer, PeerUnavailable, fetch_kafka
 from headrace.wire import Api, ErrorCode
 
 from .conftest import Peer
@@ -114,58 +116,6 @@ def test_idle_producers_are_forgotten(start):
         while partition.log.producers():
             waited.wait(0.01)
         assert peer.produce("idle", sent(12)).error_code == 0
-
-
-# -- the same on a real Kafka
-
-LAST = 2**31 - 1
-V = (b"v",)
-SEQUENCES = {
-    "in order": [sent(0), sent(1), sent(2, *V * 3), sent(5)],
-    "each again": [sent(number) for number in [*range(7), *reversed(range(7))]],
-    "a gap": [sent(0), sent(2), sent(1)],
-    "unknown, not at zero": [sent(44), sent(45), sent(44)],
-    "parts of a batch": [sent(0, *V * 3), sent(0, *V * 2), sent(1, *V * 2), sent(2, *V * 2)],
-    "new epoch": [sent(0), sent(0, epoch=1), sent(1), sent(0), sent(1, epoch=1)],
-    "new epoch, not at zero": [sent(0), sent(1, epoch=1), sent(0, epoch=1)],
-    "a later epoch": [sent(0), sent(0, epoch=5), sent(1, epoch=5)],
-    "a late first epoch": [sent(7, epoch=9), sent(8, epoch=9), sent(0, epoch=8)],
-    "wrapping within a batch": [sent(LAST - 1, *V * 4), sent(2), sent(LAST - 1, *V * 4), sent(3)],
-    "wrapping between batches": [sent(LAST), sent(0), sent(LAST), sent(1)],
-    "not wrapping to zero": [sent(LAST), sent(1)],
-    "no sequence number": [sent(-1)],
-    "no transactional id": [sent(0, transactional=True)],
-    "two producers": [sent(0), sent(0, producer=2), sent(1), sent(1, producer=2)],
-}
-
-
-def outcomes(port):
-    """Error code and base offset of each batch of each sequence, every sequence on a topic of its own."""
-    found = {}
-    with contextlib.closing(Peer(port)) as peer:
-        for number, (name, batches) in enumerate(SEQUENCES.items()):
-            topic = f"like-kafka-{number}"
-            peer.create(topic)
-            found[name] = [_outcome(peer, topic, bytes(batch)) for batch in batches]
-    return found
-
-
-def _outcome(peer, topic, batch):
-    while True:
-        answer = peer.produce(topic, batch)
-        if answer.error_code not in (ErrorCode.unknown_topic_or_partition, ErrorCode.not_leader_or_follower):
-            return answer.error_code, answer.base_offset
-
-
-@pytest.mark.kafka
-@pytest.mark.timeout(180)
-def test_kafka_answers_every_sequence_in_the_same_way(broker):
-    try:
-        fetch_kafka()
-    except PeerUnavailable as reason:
-        pytest.skip(str(reason))
-    with KafkaServer() as kafka:
-        assert outcomes(broker.port) == outcomes(int(kafka.bootstrap.rpartition(":")[2]))
 
 
 # -- what readers of committed records see
