@@ -92,9 +92,8 @@ class _Parser:
         if name == "struct":
             self._expect("<")
             return pa.struct(self.columns(end=">"))
-        return self._fail(
-            f"type {name or 'missing at its end'!r}; use {', '.join(_SIMPLE)}, decimal, array or struct"
-        )
+        known = ", ".join([*_SIMPLE, "decimal", "array", "struct"])
+        return self._fail(f"no type {name!r}; there are {known}")
 
     def _decimal(self) -> pa.DataType:
         if not self._accept("("):
@@ -103,9 +102,7 @@ class _Parser:
         scale = self._number() if self._accept(",") else 0
         self._expect(")")
         if not 1 <= precision <= 38 or scale > precision:
-            self._fail(
-                f"decimal({precision},{scale}); at most 38 digits, and no more of them behind the point"
-            )
+            self._fail(f"decimal({precision},{scale}) has more than 38 digits, or more behind the point")
         return pa.decimal128(precision, scale)
 
     def _between(self, inner: Callable[[], pa.DataType]) -> pa.DataType:
