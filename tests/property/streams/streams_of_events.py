@@ -101,10 +101,12 @@ def rows_of(events, lateness):
     )
 
 
-def watermark_after(events, lateness, partitions=(0, 1, 2)):
-    """The operator's watermark when these events have come: the least of its partitions that have any."""
-    times = [[time for *_, p, time in events if p == partition] for partition in partitions]
-    return min((max(each) - lateness for each in times if each), default=None)
+def watermark_after(events, end, lateness):
+    """The operator's watermark when the first `end` events have come: the least of all partitions."""
+    times = {partition: [] for *_, partition, _ in events}
+    for *_, partition, time in events[:end]:
+        times[partition].append(time)
+    return min(max(each) - lateness for each in times.values()) if all(times.values()) and times else None
 
 
 def exact(value):

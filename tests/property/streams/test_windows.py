@@ -42,7 +42,7 @@ def partials(operator, rows, begin, end, cut):
     return found
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(
     window=WINDOWS,
     keys=KEYS,
@@ -59,7 +59,7 @@ def test_at_every_step_the_view_is_the_definition(
     operator = operator_of(window, keys, names, emit=emit, correct_for_us=correct_for)
     rows, state, view = rows_of(events, lateness), operator.new_state(), View()
     for begin, end in batches(events, cuts):
-        step = state.advance(partials(operator, rows, begin, end, 2), watermark_after(events[:end], lateness))
+        step = state.advance(partials(operator, rows, begin, end, 2), watermark_after(events, end, lateness))
         assert step.dropped is None and step.corrected_rows == 0
         view.apply(step.changes)
         if state.watermark_us > -(1 << 63):

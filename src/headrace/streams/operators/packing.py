@@ -28,6 +28,8 @@ def buckets(table: pa.Table, keys: Sequence[str], count: int) -> npt.NDArray[np.
 
 def pack_buckets(table: pa.Table, keys: Sequence[str], count: int) -> list[tuple[int, bytes]]:
     """The rows of each bucket that has any, in their order, as an Arrow IPC stream."""
+    if not table.num_rows:
+        return []
     bucket = buckets(table, keys, count)
     order = np.argsort(bucket.astype(np.uint16) if count <= 1 << 16 else bucket, kind="stable")
     if count > 1:
