@@ -256,14 +256,13 @@ class PartitionLog:
         BlockingIOError if `wait` is false and the disk would have to be waited for.
         The caller releases the extent.
         """
-        reached = self.high_watermark
-        stable = self.last_stable_offset if committed else reached
+        stable = self.last_stable_offset if committed else self.high_watermark
         if not self.start_offset <= offset <= self.end_offset:
             raise out_of_range(offset, self.start_offset, self.end_offset)
         if offset >= stable:
             return None
         with _reading(self.path):
-            before = stable if stable < reached else None
+            before = stable if committed else None
             return self._reader.extent(offset, max_bytes, wait=wait, before=before)
 
     def read(self, offset: int, max_bytes: int) -> bytes:

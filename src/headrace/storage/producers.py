@@ -12,7 +12,8 @@ be rebuilt from them; a snapshot of it only saves time. The rules are Kafka's:
   its transaction has ended: producers repeat nothing across an end. librdkafka
   gives the sequence numbers of batches that it dropped, when it aborted, to the
   next transaction, though they may have arrived; taken for a repetition those new
-  records would be lost. Kafka does that; here the producer is refused, and aborts.
+  records would be lost. Kafka does that; here the producer is refused with
+  UNKNOWN_PRODUCER_ID, on which clients abort and begin a new epoch.
 - A transactional batch opens a transaction in this partition, if its producer has
   none open here; a marker closes it. Readers of committed records end before the
   first open one (the last stable offset).
@@ -42,6 +43,7 @@ __all__ = [
 
 REMEMBERED_BATCHES = 5
 OUT_OF_ORDER_SEQUENCE_NUMBER = 45
+UNKNOWN_PRODUCER_ID = 59
 INVALID_PRODUCER_EPOCH = 47
 INVALID_TXN_STATE = 48
 TRANSACTION_COORDINATOR_FENCED = 52
@@ -151,6 +153,15 @@ class ProducerTable:
                     and known.base_offset >= counted_from
                 ):
                     return known
+            if any(
+                known.first_sequence <= first <= known.last_sequence and known.base_offset < counted_from
+                for known in producer.batches
+            ):
+                raise RequestError(
+                    f"producer {producer_id} sent sequence number {first} of an earlier transaction again;"
+                    " abort, and go on with the next epoch",
+                    code=UNKNOWN_PRODUCER_ID,
+                )
         if first != expected:
             raise RequestError(
                 f"producer {producer_id} sent sequence number {first}, {expected} is next;"

@@ -12,7 +12,7 @@ import contextlib
 import logging
 import struct
 import threading
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -96,9 +96,10 @@ class LogReader:
     ) -> Extent | None:
         """The bytes from the batch holding `offset` on; None if no batch at or after it is there yet.
 
-        With `before`, the base offset of a batch behind `offset`, it ends there at the
-        latest. Raises CorruptionError if the offset is in damage, BlockingIOError if
-        `wait` is false and the answer is not in memory.
+        With `before`, an offset behind `offset` at which a batch begins or will begin, it
+        ends there at the latest, whatever is synced meanwhile. Raises CorruptionError if
+        the offset is in damage, BlockingIOError if `wait` is false and the answer is not
+        in memory.
         """
         for damage in self.damage:
             if damage.first_offset <= offset < damage.next_offset:
@@ -130,28 +131,33 @@ class LogReader:
                     if before is not None and place.base_offset >= before:
                         self.files.unpin(segment.file)
                         return None
-                    limit = self._position_of(segment, fd, before, wait)
-                    return self._pinned_extent(segment, fd, place, max_bytes, limit)
+                    end = segment.size_bytes  # first: what is found in the tail afterwards reaches as far
+                    if before is not None:
+                        end = min(end, self._position_of(segment, fd, before, wait, otherwise=end))
+                    return self._pinned_extent(segment, fd, place, max_bytes, end)
             except BaseException:
                 self.files.unpin(segment.file)
                 raise
             self.files.unpin(segment.file)
         return None
 
-    def _position_of(self, segment: Segment, fd: int, offset: int | None, wait: bool) -> int | None:
-        """Where the batch that begins at `offset` stands; None if it is not in this segment."""
-        if offset is None or offset >= self._offset_after(segment):
-            return None
+    def _position_of(self, segment: Segment, fd: int, offset: int, wait: bool, *, otherwise: int) -> int:
+        """Where the first batch from `offset` on stands; `otherwise` if there is none in this segment."""
+        tail = self.tail
+        if tail is not None and tail.segment is segment and tail.offsets and tail.offsets[0] <= offset:
+            rank = bisect_left(tail.offsets, offset)
+            return tail.positions[rank] if rank < len(tail.offsets) else otherwise
+        if offset >= self._offset_after(segment):
+            return otherwise
         try:
             place = self.find(segment, fd, offset, wait=wait)
         except CorruptionError:  # no extent reaches into damage
-            return None
-        return place.position if place is not None else None
+            return otherwise
+        return place.position if place is not None else otherwise
 
     def _pinned_extent(
-        self, segment: Segment, fd: int, place: BatchPlace, max_bytes: int, limit: int | None = None
+        self, segment: Segment, fd: int, place: BatchPlace, max_bytes: int, end: int
     ) -> Extent:
-        end = segment.size_bytes if limit is None else limit
         for damage in self.damage:
             if damage.path == segment.path and place.position < damage.start:
                 end = min(end, damage.start)
@@ -270,7 +276,7 @@ class LogReader:
     def read_batch(self, segment: Segment, place: BatchPlace) -> bytes | bytearray:
         """The verified bytes of one batch; records the damage and raises CorruptionError if it fails."""
         fd = self.files.pin(segment.file)
-        with self._pinned_extent(segment, fd, place, place.size_bytes) as extent:
+        with self._pinned_extent(segment, fd, place, place.size_bytes, segment.size_bytes) as extent:
             chunk = extent.read_chunk(place.size_bytes)
             assert chunk is not None
             return chunk

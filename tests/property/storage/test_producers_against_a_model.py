@@ -22,7 +22,7 @@ from headrace.testing.batches import batches_in
 from headrace.testing.disk import Crash, SimulatedDisk
 
 PATH = Path("partition")
-OUT_OF_ORDER, BAD_EPOCH, BAD_STATE = 45, 47, 48
+OUT_OF_ORDER, BAD_EPOCH, BAD_STATE, UNKNOWN_PRODUCER = 45, 47, 48, 59
 SNAPSHOTS = ("producers", "producers-0", "producers-1")
 PRODUCERS = st.integers(0, 2)
 
@@ -112,9 +112,17 @@ class ProducersMachine(RuleBasedStateMachine):
                 if (sent.sequence, sent.count) == (sequence, count) and counts:
                     return sent
             expected = batches[-1].sequence + batches[-1].count if batches else 0
+            if sequence != expected and transactional and self.was_of_an_ended(batches, opened, sequence):
+                return UNKNOWN_PRODUCER
         if sequence != expected:
             return OUT_OF_ORDER
         return BAD_STATE if is_open and not transactional else None
+
+    def was_of_an_ended(self, batches, opened, sequence):
+        return any(
+            sent.sequence <= sequence < sent.sequence + sent.count and sent.base < opened
+            for sent in batches[-5:]
+        )
 
     def transactions(self, entries):
         """First offset, last offset and outcome of each transaction; the last two None while it is open."""

@@ -56,6 +56,19 @@ def code_of(call, *args, **named):
     return caught.value.code
 
 
+def test_what_is_synced_while_a_committed_reader_is_answered_is_not_among_it(disk, open_log):
+    """Its transaction is open, and the last stable offset was read before it came."""
+    log = open_log(disk)
+    log.append(sent(0, b"before", producer=2), now_ms=1)
+    log.commit()
+    stable = log.last_stable_offset
+    log.append(sent(0, b"open", transactional=True), now_ms=1)
+    log.append(sent(1, b"behind", producer=2), now_ms=1)
+    log.commit()
+    with log._reader.extent(0, 1 << 20, before=stable) as extent:
+        assert [header.base_offset for _, header in batches_in(extent.read_whole())] == [0]
+
+
 def test_a_retry_gets_the_offset_of_the_first_time_and_adds_nothing(disk, open_log):
     log = open_log(disk)
     commit(log, batch(b"other"), sent(0, b"a", b"b"))

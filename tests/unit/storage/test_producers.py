@@ -7,7 +7,7 @@ from headrace.records import Marker
 from headrace.storage.aborted import AbortedIndex, AbortedTransaction
 from headrace.storage.producers import Ended, OpenTransaction, ProducerBatch, ProducerTable, last_sequence
 
-OUT_OF_ORDER, BAD_EPOCH, BAD_STATE, COORDINATOR_FENCED = 45, 47, 48, 52
+OUT_OF_ORDER, BAD_EPOCH, BAD_STATE, COORDINATOR_FENCED, UNKNOWN_PRODUCER = 45, 47, 48, 52, 59
 LAST = 2**31 - 1
 
 
@@ -63,9 +63,10 @@ def test_a_batch_of_a_transaction_that_has_ended_is_not_known_again(commit):
     table = table_of(sent(0, transactional=True))
     assert table.check(sent(0, transactional=True)).base_offset == 0
     table.end(Ended(marker(commit), table.next_offset, 0))
-    assert code_of(table.check, sent(0, transactional=True)) == OUT_OF_ORDER
+    assert code_of(table.check, sent(0, transactional=True)) == UNKNOWN_PRODUCER
     table.add(sent(1, base=table.next_offset, transactional=True))
-    assert code_of(table.check, sent(0, transactional=True)) == OUT_OF_ORDER
+    assert code_of(table.check, sent(0, transactional=True)) == UNKNOWN_PRODUCER
+    assert code_of(table.check, sent(3, transactional=True)) == OUT_OF_ORDER
     assert table.check(sent(1, transactional=True)).base_offset == 2
 
 
