@@ -1,5 +1,8 @@
 """Looking into produced batches before they are kept.
 
+Which: those of compacted topics, whose keys compaction relies on, and those that
+could expand beyond the bound; with `check_records` all of them.
+
 A batch that is not compressed is looked into where it is appended, on the event
 loop. One that is compressed, or large, is looked into before that: at once if it
 turns out to be small, else on a thread.
@@ -10,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from headrace.errors import RequestError
 from headrace.records import BatchHeader, Codec, check_batch, check_records
+from headrace.records.expansion import expansion_bound
 from headrace.records.header import ATTRIBUTES_AT, CODEC_BITS, HEADER_BYTES
 
 __all__ = ["Inspector"]
@@ -28,12 +32,22 @@ class Inspector:
     at a time, however many clients send them: memory is bounded by `max_plain_bytes`.
     """
 
-    def __init__(self, max_plain_bytes: int) -> None:
+    def __init__(self, max_plain_bytes: int, *, check_all: bool) -> None:
         self._max_plain_bytes = max_plain_bytes
+        self._check_all = check_all
         self._thread = ThreadPoolExecutor(1, "headrace-inspect")
 
+    def looks_into(self, batch: memoryview | None, *, keyed: bool) -> bool:
+        """Whether its records must be looked at: by `inspect` if `takes_long` says so, else by `check`."""
+        if batch is None or len(batch) < HEADER_BYTES:
+            return False
+        if self._check_all or keyed:
+            return True
+        codec = batch[_CODEC_AT] & CODEC_BITS
+        return bool(codec) and expansion_bound(codec, batch[HEADER_BYTES:]) > self._max_plain_bytes
+
     def takes_long(self, batch: memoryview | None) -> bool:
-        """Whether `inspect` must look into it before it is appended; if not, `check` does."""
+        """Whether looking into the batch may hold up the event loop."""
         if batch is None or len(batch) < HEADER_BYTES:
             return False
         return bool(batch[_CODEC_AT] & CODEC_BITS) or len(batch) > LARGE_BYTES

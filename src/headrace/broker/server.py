@@ -78,7 +78,7 @@ class Broker:
         self._administrator = ThreadPoolExecutor(1, "headrace-topics")
         self._readers = ThreadPoolExecutor(2, "headrace-read")
         self._housekeeper = ThreadPoolExecutor(1, "headrace-upkeep")  # so that no reader waits for it
-        self.inspector = Inspector(settings.max_decompressed_bytes)
+        self.inspector = Inspector(settings.max_decompressed_bytes, check_all=settings.check_records)
         self._connections: set[Connection] = set()
         self._reclaiming: asyncio.TimerHandle | None = None
         self._group_settings = group_settings or GroupSettings()

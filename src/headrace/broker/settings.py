@@ -55,6 +55,9 @@ class BrokerSettings:
     max_decompressed_bytes: int = setting(
         64 * MIB, "Largest record batch once it is decompressed; a larger one is refused."
     )
+    check_records: bool = setting(
+        False, "Look into the records of every batch, as Kafka does; otherwise on compacted topics only."
+    )
     produce_pipeline: int = setting(
         32, "Produce requests of one connection that may wait for their sync at once."
     )

@@ -9,8 +9,8 @@ from headrace.errors import CorruptionError
 __all__ = ["Codec", "TooLarge", "decompress"]
 
 DEFAULT_MAX_BYTES = 256 * 1024 * 1024
-_XERIAL = b"\x82SNAPPY\x00"
-_XERIAL_HEADER_BYTES = 16
+XERIAL = b"\x82SNAPPY\x00"
+XERIAL_HEADER_BYTES = 16
 
 
 class Codec(IntEnum):
@@ -64,9 +64,9 @@ def _gunzip(data: bytes | memoryview, max_bytes: int) -> bytes:
 
 def _unsnap(data: bytes | memoryview, max_bytes: int) -> bytes:
     """Raw snappy, or the block stream that Java's library writes."""
-    if bytes(data[:8]) != _XERIAL:
+    if bytes(data[:8]) != XERIAL:
         return _unsnap_block(data, max_bytes)
-    view, position, blocks, total = memoryview(data), _XERIAL_HEADER_BYTES, [], 0
+    view, position, blocks, total = memoryview(data), XERIAL_HEADER_BYTES, [], 0
     while position < len(view):
         size = int.from_bytes(view[position : position + 4], "big")
         position += 4

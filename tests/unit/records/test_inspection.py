@@ -56,9 +56,9 @@ def test_what_does_not_fit_into_columns_is_left_to_the_other_reader():
 
 @pytest.mark.parametrize("codec", list(Codec))
 def test_every_codec_is_looked_into(codec):
-    check(uniform(300, codec=codec))
+    check(uniform(600, codec=codec))
     with pytest.raises(RequestError) as refused:
-        check(uniform(300, codec=codec, key=None), keyed=True)
+        check(uniform(600, codec=codec, key=None), keyed=True)
     assert refused.value.code == INVALID_RECORD
 
 

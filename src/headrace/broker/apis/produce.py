@@ -125,7 +125,8 @@ async def _inspected(broker: "Broker", data: Any, part: Any) -> bool:
         return False
     if len(part.records) > topic.config.max_message_bytes:  # refused, whatever is in it
         return False
-    await broker.inspector.inspect(part.records, keyed=topic.config.compacts)
+    if broker.inspector.looks_into(part.records, keyed=topic.config.compacts):
+        await broker.inspector.inspect(part.records, keyed=topic.config.compacts)
     return True
 
 
@@ -210,7 +211,7 @@ def _append(
         batch, header = _checked(topic, part.records, request, admitted)
         try:
             check_times(topic.config, header, now_ms)
-            if not inspected:
+            if not inspected and broker.inspector.looks_into(batch, keyed=topic.config.compacts):
                 broker.inspector.check(header, batch, keyed=topic.config.compacts)
         except RequestError as error:
             answer["record_errors"] = bad_records(error.code, topic.config, header, batch, now_ms)
