@@ -166,7 +166,8 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def _reserve(self, size: int) -> bool:
-        return self._broker.request_memory.try_reserve(size, self)
+        begins = not self._assembler.reserved_bytes
+        return self._broker.request_memory.try_reserve(size, self, begins=begins)
 
     def _emit(self, frame: bytearray) -> None:
         api_key, _ = _api_and_version(frame)

@@ -12,8 +12,9 @@ class MemoryBudget:
     A large request reserves step by step as it arrives. If all that is held belongs
     to requests that are not whole yet, none of them could ever finish; so one
     holder may go on beyond the total, up to the size of the largest request, until
-    no more than the total is held again. Those who were refused are called, in
-    order, when bytes come back. One thread.
+    no more than the total is held again. That is for requests that have begun: one
+    that begins waits, unless nothing is held at all. Those who were refused are
+    called, in order, when bytes come back. One thread.
     """
 
     def __init__(self, total_bytes: int) -> None:
@@ -27,9 +28,14 @@ class MemoryBudget:
         """Whether somebody waits for bytes."""
         return bool(self._waiting)
 
-    def try_reserve(self, size: int, holder: object) -> bool:
-        """Reserves `size` bytes if they are free now, or if this holder may exceed the total."""
-        if self.held_bytes + size > self.total_bytes and not self._may_exceed(holder):
+    def try_reserve(self, size: int, holder: object, *, begins: bool = False) -> bool:
+        """Reserves `size` bytes if they are free now, or if this holder may exceed the total.
+
+        `begins`: it is the first reservation of a request.
+        """
+        if self.held_bytes + size > self.total_bytes and (
+            (begins and self.held_bytes) or not self._may_exceed(holder)
+        ):
             return False
         self.held_bytes += size
         return True

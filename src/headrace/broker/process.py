@@ -1,8 +1,6 @@
 """The broker as a process: signals, logging, one event loop."""
 
 import asyncio
-import contextlib
-import ctypes
 import gc
 import logging
 import os
@@ -21,12 +19,6 @@ SWITCH_INTERVAL_S = 0.0005
 # The default looks for cycles every 700 objects, which is one request in fifty, and so is
 # seen in the 99th percentile of the latency.
 GC_THRESHOLDS = (20_000, 20, 50)
-# Buffers of requests and answers come and go. The C library would give their memory back to
-# the kernel and fetch it again page by page, which took a fifth of the processor time of a
-# produce request (glibc's mallopt; its numbers for the two).
-KEPT_BYTES = 64 * 1024 * 1024
-HEAP_BUFFER_BYTES = 4 * 1024 * 1024
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 
 
 def run(
@@ -37,19 +29,10 @@ def run(
 ) -> int:
     """Serves until SIGTERM or SIGINT, then stops cleanly; the process's exit code."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    _keep_freed_memory()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     with asyncio.Runner(loop_factory=_new_loop) as runner:
         runner.run(_serve(settings, group_settings, on_listening))
     return 0
-
-
-def _keep_freed_memory() -> None:
-    """Lets freed buffers be used again; does nothing where the C library is not glibc."""
-    with contextlib.suppress(OSError, AttributeError):
-        libc = ctypes.CDLL(None)
-        libc.mallopt(M_TRIM_THRESHOLD, KEPT_BYTES)
-        libc.mallopt(M_MMAP_THRESHOLD, HEAP_BUFFER_BYTES)
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:

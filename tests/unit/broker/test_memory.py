@@ -20,6 +20,16 @@ def test_the_right_to_exceed_passes_on_once_the_total_is_kept_again():
     assert budget.try_reserve(50, THIRD)
 
 
+def test_a_request_that_begins_keeps_to_the_total_unless_nothing_is_held():
+    budget = MemoryBudget(100)
+    assert budget.try_reserve(150, FIRST, begins=True)
+    assert not budget.try_reserve(1, FIRST, begins=True)  # however many it has under way
+    assert not budget.try_reserve(1, SECOND, begins=True)
+    assert budget.try_reserve(50, FIRST)
+    budget.release(200)
+    assert budget.try_reserve(100, SECOND, begins=True)
+
+
 def test_one_that_is_larger_than_the_total_gets_through():
     budget = MemoryBudget(100)
     assert budget.try_reserve(500, FIRST)
