@@ -65,11 +65,13 @@ class Transactions(TransactionsShell):
     async def add(
         self, name: str, claim: Claim, *, partitions: Partitions = frozenset(), group: str | None = None
     ) -> None:
-        """Adds to the transaction; answered when the one before is complete, on disk."""
+        """Adds to the transaction; answered when nothing of the one before can be taken for this one."""
         groups = frozenset([group] if group is not None else [])
         while (later := self._add(name, claim, partitions, groups, told=True)) is not None:
             await later
-        await self.settled(None)
+        decided = self._known(name).decided
+        if decided is not None and not decided.separable:
+            await self.settled(None)
 
     def admit(
         self,
@@ -174,8 +176,15 @@ class Transactions(TransactionsShell):
             self.check_available()
             self._known(name)
             new_id = await self._new_id(name)
+            producer = self._known(name)
             verdict = machine.end(
-                self._known(name), claim, commit=commit, bumps=bumps, new_id=new_id, now_ms=self.now_ms
+                producer,
+                claim,
+                commit=commit,
+                bumps=bumps,
+                ends=None if bumps else self._ends(producer),
+                new_id=new_id,
+                now_ms=self.now_ms,
             )
             if verdict.error:
                 raise _refused(verdict.error, name)
@@ -183,6 +192,17 @@ class Transactions(TransactionsShell):
             if verdict.error is not None:
                 return await self._announced(name, verdict)
             await self._wait_done(name)
+
+    def _ends(self, producer: Transactional) -> dict[TopicPartition, int]:
+        """Where the logs end of all that its transaction touched; what it appends next comes behind."""
+        touched = producer.ongoing.partitions if producer.ongoing is not None else ()
+        topics, ends = self._broker.topics, {}
+        for topic_id, index in touched:
+            topic = topics.with_id(topic_id)
+            partition = topics.of(topic, index) if topic is not None else None
+            if partition is not None:
+                ends[topic_id, index] = partition.log.end_offset
+        return ends
 
     async def _announced(self, name: str, verdict: Verdict) -> Claim:
         """Once the decision is durable, and in the partitions before anything that its answer may lead to."""

@@ -3,9 +3,10 @@
 Theory of operation. A decision is persisted and synced; then its producer is answered
 and the markers are appended to the partitions, in that one step, so that a record of
 the producer's next transaction always comes behind them. When all markers are
-synced, and the groups have taken over their offsets, the completion is persisted.
-Nothing else is written down: at start, open transactions in the partitions and pending
-offsets in the groups say what was ongoing (`groups.transactions.recovery`).
+synced, and the groups have taken over their offsets, it is complete; that is persisted
+only where a restart could not tell. Nothing else is written down: at start, open
+transactions in the partitions and pending offsets in the groups say what was ongoing
+(`groups.transactions.recovery`).
 
 Carrying out is a task of its own for each decision, owned by `run`. A partition that cannot
 be written is tried again until it can; until then its producer begins nothing new.
@@ -137,7 +138,7 @@ class TransactionsShell(Journaled[TransactionEvent]):
             for index, log in enumerate(topic.partitions):
                 for each in log.open_transactions():
                     claim = Claim(each.producer_id, each.producer_epoch)
-                    yield Open(claim=claim, partition=(topic.id, index))
+                    yield Open(claim=claim, partition=(topic.id, index), first_offset=each.first_offset)
         for group_id, claim in self._broker.coordinator.pending_producers():
             yield Open(claim=claim, group=group_id)
 

@@ -135,10 +135,13 @@ class TransactionalLife(RuleBasedStateMachine):
             self.take(txn.complete(self.producer))
 
     def open_in(self, log):
+        """Claims with open transactions, and where these begin."""
         opened = {}
-        for entry in log.entries:
+        for offset, entry in enumerate(log.entries):
             if entry[0] == "data":
-                opened[entry[3].producer_id] = entry[3]
+                claim = entry[3]
+                _, first_offset = opened.get(claim.producer_id, (claim, offset))
+                opened[claim.producer_id] = claim, first_offset
             else:
                 opened.pop(entry[1], None)
         return list(opened.values())
@@ -154,9 +157,9 @@ class TransactionalLife(RuleBasedStateMachine):
             event = decode(*record)
             known[event.producer.transactional_id] = replace(event.producer, changed_ms=self.now_ms)
         opened = [
-            Open(claim=claim, partition=(TOPIC, index))
+            Open(claim=claim, partition=(TOPIC, index), first_offset=first_offset)
             for index, log in enumerate(self.logs)
-            for claim in self.open_in(log)
+            for claim, first_offset in self.open_in(log)
         ]
         found = txn.recover(known, opened, restarted=True, now_ms=self.now_ms)
         self.producer = found.producers.get("t")
@@ -273,6 +276,9 @@ class TransactionalLife(RuleBasedStateMachine):
         instance = self.some(data, lambda each: each.idle and (each.wrote or each.added))
         if instance is None or (commit and instance.unacknowledged):
             return
+        self.end_of(instance, commit)
+
+    def end_of(self, instance, commit):
         instance.ending = commit
         self.sent_ends.append((instance, instance.serial, instance.claim, commit))
         self.send_end(instance, instance.serial, instance.claim, commit)
@@ -292,6 +298,28 @@ class TransactionalLife(RuleBasedStateMachine):
                 if data.draw(st.booleans()):
                     self.sync_partition(index)
 
+    @rule(data=st.data(), commit=st.booleans(), index=st.sampled_from(PARTITIONS))
+    def go_on_through_a_crash(self, data, commit, index):
+        """A record of the next transaction is on disk, that the last was carried out is not."""
+        instance = self.some(data, lambda each: each.idle and not each.unacknowledged)
+        for how in (commit, not commit):
+            if instance is None or not instance.idle or self.unqueued():
+                return
+            if not instance.bumps:
+                self.send_add(instance, index)
+                self.sync_journal()
+            if instance.idle and (instance.bumps or index in instance.added):
+                self.send_data(instance, index, 7)
+                self.sync_partition(index)
+            if how is commit:
+                self.end_of(instance, how)
+                self.sync_journal()
+        self.crash(0, (0,) * len(PARTITIONS))
+        self.settle()
+        if instance.idle:
+            self.end_of(instance, not commit)
+            self.settle()
+
     @rule(data=st.data())
     def repeat_end(self, data):
         instance = self.some(data, lambda each: not each.gone and each.ending is not None)
@@ -308,6 +336,11 @@ class TransactionalLife(RuleBasedStateMachine):
         if before is not None and before.claim != sent[2]:
             assert self.producer == before
 
+    def ends(self):
+        ongoing = self.producer.ongoing
+        touched = ongoing.partitions if ongoing is not None else ()
+        return {(topic, index): len(self.logs[index].entries) for topic, index in touched}
+
     def send_end(self, instance, serial, claim, commit):
         if self.producer is None:
             return
@@ -316,6 +349,7 @@ class TransactionalLife(RuleBasedStateMachine):
             claim,
             commit=commit,
             bumps=instance.bumps,
+            ends=None if instance.bumps else self.ends(),
             new_id=self.new_id(),
             now_ms=self.now_ms,
         )

@@ -257,6 +257,34 @@ def test_the_transaction_after_an_unfinished_decision_is_told_apart_by_its_epoch
     assert producer.ongoing.partitions == {P0}
 
 
+def decided_before(**ends):
+    """A decision of an older client, whose epoch stays, and where its partitions ended."""
+    producer = started(P0, P1)
+    ends = {P0: ends["first"], P1: ends["second"]}
+    return txn.end(producer, producer.claim, commit=True, bumps=False, ends=ends, new_id=99, now_ms=5)
+
+
+def test_the_transaction_after_the_decision_of_an_older_client_is_told_apart_by_where_it_begins():
+    decided = decided_before(first=10, second=20).producer
+    opened = (
+        Open(claim=Claim(7, 0), partition=P0, first_offset=11),
+        Open(claim=Claim(7, 0), partition=P1, first_offset=19),
+    )
+    producer = recovered(decided, *opened).producers["t"]
+    assert producer.unfinished.partitions == {P1}
+    assert producer.ongoing.partitions == {P0}
+
+
+def test_an_older_client_begins_at_once_unless_it_committed_offsets():
+    decided = decided_before(first=10, second=20).producer
+    assert txn.add(decided, decided.claim, partitions=[P0], now_ms=6).error is Code.NONE
+    assert not txn.complete(decided).save
+    producer = started(P0, groups=["g"])
+    held = txn.end(producer, producer.claim, commit=True, bumps=False, ends={P0: 3}, new_id=99, now_ms=5)
+    assert txn.add(held.producer, held.claim, partitions=[P0], now_ms=6).error is None
+    assert txn.complete(held.producer).save
+
+
 def test_what_is_open_of_an_older_epoch_or_of_nobody_is_aborted():
     second = init(init().producer).producer
     old, unknown = Open(claim=Claim(7, 0), partition=P0), Open(claim=Claim(55, 3), partition=P1)
@@ -278,6 +306,8 @@ def test_what_is_persisted_comes_back_but_for_what_is_ongoing():
     producer = end(started(P0, P1, groups=["g", "h"])).producer
     assert decode(*encode(TransactionalSaved(producer=producer))).producer == replace(producer, changed_ms=0)
     assert decode(*encode(TransactionalRemoved(transactional_id="t"))).transactional_id == "t"
+    older = decided_before(first=3, second=4).producer
+    assert decode(*encode(TransactionalSaved(producer=older))).producer == replace(older, changed_ms=0)
 
 
 @pytest.mark.parametrize(

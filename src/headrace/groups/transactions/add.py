@@ -20,14 +20,14 @@ def add(
 ) -> Verdict:
     """Puts them into the transaction, which begins with the first; nothing of it is persisted.
 
-    Waits while the last transaction is being carried out under the same epoch: after
-    a crash its records could not be told from this one's.
+    Waits while the last transaction is being carried out if after a crash its
+    records could not be told from this one's.
     """
     error = refusal(producer, claim)
     if error:
         return Verdict(producer=producer, error=error)
     unfinished = producer.unfinished
-    if unfinished is not None and unfinished.claim == claim:
+    if unfinished is not None and unfinished.claim == claim and not unfinished.separable:
         return Verdict(producer=producer, error=None)
     ongoing = producer.ongoing or Ongoing(started_ms=now_ms)
     ongoing = replace(
@@ -51,7 +51,8 @@ def missing(
     error = refusal(producer, claim)
     if error:
         return error
-    if producer.recovered and producer.unfinished is None:
+    unfinished = producer.unfinished
+    if producer.recovered and (unfinished is None or unfinished.separable):
         return Code.NONE
     ongoing = producer.ongoing
     added = ongoing is not None and partitions <= ongoing.partitions and groups <= ongoing.groups

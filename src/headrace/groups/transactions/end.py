@@ -1,8 +1,10 @@
 """How transactions end: by their producer, by time, by a newer instance; each once."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from headrace.groups.codes import Code
+from headrace.groups.events import TopicPartition
 from headrace.groups.settings import GroupSettings
 from headrace.groups.transactions.state import (
     MAX_EPOCH,
@@ -18,9 +20,18 @@ __all__ = ["complete", "end", "expire", "fence", "is_forgettable", "next_deadlin
 
 
 def end(
-    producer: Transactional, claim: Claim, *, commit: bool, bumps: bool, new_id: int, now_ms: int
+    producer: Transactional,
+    claim: Claim,
+    *,
+    commit: bool,
+    bumps: bool,
+    ends: Mapping[TopicPartition, int] | None = None,
+    new_id: int,
+    now_ms: int,
 ) -> Verdict:
     """EndTxn. `bumps`: the client learns its next epoch from the answer (version 5).
+
+    `ends`: where the logs of the partitions it touched end now, unless the epoch tells.
 
     Repeated, it gets the same answer and changes nothing; of an earlier transaction, it
     never touches a later one.
@@ -38,7 +49,7 @@ def end(
             return Verdict(producer=producer, error=Code.INVALID_TXN_STATE)
     if producer.unfinished is not None:
         return Verdict(producer=producer, error=None)
-    return _decide(producer, commit=commit, bumps=bumps, new_id=new_id, now_ms=now_ms)
+    return _decide(producer, commit=commit, bumps=bumps, ends=ends, new_id=new_id, now_ms=now_ms)
 
 
 def _repeated(producer: Transactional, decided: Decided, *, commit: bool, bumps: bool) -> Code:
@@ -54,7 +65,13 @@ def fence(producer: Transactional, *, now_ms: int) -> Verdict:
 
 
 def _decide(
-    producer: Transactional, *, commit: bool, bumps: bool, new_id: int | None, now_ms: int
+    producer: Transactional,
+    *,
+    commit: bool,
+    bumps: bool,
+    ends: Mapping[TopicPartition, int] | None = None,
+    new_id: int | None,
+    now_ms: int,
 ) -> Verdict:
     assert producer.unfinished is None, "a decision is carried out before the next is made"
     ongoing = producer.ongoing or Ongoing(started_ms=now_ms)
@@ -67,6 +84,7 @@ def _decide(
         partitions=ongoing.partitions,
         groups=ongoing.groups,
         complete=not ongoing.partitions and not ongoing.groups,
+        ends=None if bumps else ends,
     )
     if following.epoch > MAX_EPOCH and new_id is not None:
         following = Claim(new_id, 0)
@@ -83,12 +101,12 @@ def _decide(
 
 
 def complete(producer: Transactional) -> Verdict:
-    """Everybody concerned has been told, durably."""
+    """Everybody concerned has been told, durably; written down only if a restart could not tell."""
     decided = producer.unfinished
     if decided is None:
         return Verdict(producer=producer)
     done = replace(decided, partitions=frozenset(), groups=frozenset(), complete=True)
-    return Verdict(producer=replace(producer, decided=done), save=True)
+    return Verdict(producer=replace(producer, decided=done), save=not decided.separable)
 
 
 def next_deadline_ms(producer: Transactional) -> int | None:

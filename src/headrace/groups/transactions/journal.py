@@ -6,7 +6,9 @@ ongoing is not part of it (see `recovery`).
     {"v":1,"kind":"transaction","id":T}
         {"v":1,"state":"PrepareCommit","producer":[P,E],"last":[P,E],"timeout_ms":N,
          "decided":{"producer":[P,E],"marker_epoch":E,"commit":true,"complete":false,
-                    "partitions":{"<topic id>":[0]},"groups":["g"]}}
+                    "partitions":{"<topic id>":[0]},"ends":{"<topic id>":[17]},"groups":["g"]}}
+
+Version 1 of the value had no `ends`; keys are of version 1 still, since compaction compares them.
 """
 
 from typing import Any
@@ -15,13 +17,14 @@ from uuid import UUID
 import orjson
 
 from headrace.errors import CorruptionError
-from headrace.groups.events import Partitions
+from headrace.groups.events import Partitions, TopicPartition
 from headrace.groups.transactions.events import TransactionalRemoved, TransactionalSaved, TransactionEvent
 from headrace.groups.transactions.state import Claim, Decided, Transactional
 
 __all__ = ["VERSION", "decode", "encode"]
 
-VERSION = 1
+VERSION = 2
+_KEY_VERSION = 1
 
 
 def encode(event: TransactionEvent) -> tuple[bytes, bytes | None]:
@@ -41,19 +44,23 @@ def encode(event: TransactionEvent) -> tuple[bytes, bytes | None]:
 
 
 def _key(transactional_id: str) -> bytes:
-    return orjson.dumps({"v": VERSION, "kind": "transaction", "id": transactional_id})
+    return orjson.dumps({"v": _KEY_VERSION, "kind": "transaction", "id": transactional_id})
 
 
 def _decided_value(decided: Decided) -> dict[str, Any]:
     partitions: dict[str, list[int]] = {}
+    ends: dict[str, list[int]] = {}
     for topic_id, index in sorted(decided.partitions):
         partitions.setdefault(str(topic_id), []).append(index)
+        if decided.ends is not None:
+            ends.setdefault(str(topic_id), []).append(decided.ends.get((topic_id, index), 0))
     return {
         "producer": list(decided.claim),
         "marker_epoch": decided.marker_epoch,
         "commit": decided.commit,
         "complete": decided.complete,
         "partitions": partitions,
+        "ends": None if decided.ends is None else ends,
         "groups": sorted(decided.groups),
     }
 
@@ -63,11 +70,11 @@ def decode(key: bytes | None, value: bytes | None) -> TransactionEvent:
     try:
         what = orjson.loads(key or b"")
         said = None if value is None else orjson.loads(value)
-        newest = max(what["v"], said["v"] if said else 0)
-        if newest > VERSION:
+        version = said["v"] if said else 0
+        if what["v"] > _KEY_VERSION or version > VERSION:
             raise CorruptionError(
-                f"a record of transactions has version {newest}, this Headrace knows {VERSION}:"
-                " start a newer one"
+                f"a record of transactions has version {version} (key {what['v']}), this Headrace"
+                f" knows {VERSION} (key {_KEY_VERSION}): start a newer one"
             )
         transactional_id = _transactional_id(what)
         if said is None:
@@ -103,7 +110,20 @@ def _decided(said: dict[str, Any]) -> Decided:
         complete=said["complete"],
         partitions=_partitions(said["partitions"]),
         groups=frozenset(said["groups"]),
+        ends=_ends(said["partitions"], said.get("ends")),
     )
+
+
+def _ends(
+    partitions: dict[str, list[int]], ends: dict[str, list[int]] | None
+) -> dict[TopicPartition, int] | None:
+    if ends is None:
+        return None
+    return {
+        (UUID(topic_id), index): end
+        for topic_id, indexes in partitions.items()
+        for index, end in zip(indexes, ends[topic_id], strict=True)
+    }
 
 
 def _partitions(said: dict[str, list[int]]) -> Partitions:

@@ -17,10 +17,11 @@ __all__ = ["Open", "Recovered", "Stray", "recover"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Open:
-    """Something of a producer's transaction in a partition or in a group."""
+    """Something of a producer's transaction in a partition, from `first_offset` on, or in a group."""
 
     claim: Claim
     partition: TopicPartition | None = None
+    first_offset: int = 0
     group: str | None = None
 
 
@@ -77,11 +78,7 @@ def _assign(found: Recovered, owner: str, each: Open, now_ms: int) -> None:
     decided = producer.unfinished
     partitions = frozenset([each.partition] if each.partition is not None else [])
     groups = frozenset([each.group] if each.group is not None else [])
-    if (
-        decided is not None
-        and each.claim.producer_id == decided.claim.producer_id
-        and each.claim.epoch <= decided.claim.epoch
-    ):
+    if decided is not None and decided.includes(each.claim, each.partition, each.first_offset):
         told = replace(decided, partitions=decided.partitions | partitions, groups=decided.groups | groups)
         found.producers[owner] = replace(producer, decided=told)
     elif each.claim == producer.claim:

@@ -14,16 +14,20 @@ offsets, say what was (`recovery`).
 The epoch is bumped with every decision of a client that learns of it (KIP-890), and
 whenever the coordinator aborts by itself. So records of one transaction can be
 told from those of the next by their epoch, and the next may begin while the last is
-being carried out. Older clients keep their epoch over transactions; theirs begin only
-after the last is complete, on disk.
+being carried out. Older clients keep their epoch over transactions; their decisions say
+where each partition ended, and what begins behind that is of the next. Such a decision
+is *separable*, and that it is complete need not be written down: a restart finds
+nothing of it open. Pending offsets have no such place, so an older client that also
+commits offsets begins anew only after the last is complete, on disk.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
 from headrace.groups.codes import Code
-from headrace.groups.events import Partitions
+from headrace.groups.events import Partitions, TopicPartition
 
 __all__ = [
     "MAX_EPOCH",
@@ -73,6 +77,7 @@ class Decided:
     """How a transaction ends; of `claim`, as its producer was when it was decided.
 
     `partitions` and `groups` are what is to be told; nothing is left of them once `complete`.
+    `ends`, if the epoch stays, are the ends of the partitions' logs when it was decided.
     """
 
     claim: Claim
@@ -81,6 +86,22 @@ class Decided:
     partitions: Partitions = frozenset()
     groups: frozenset[str] = frozenset()
     complete: bool = False
+    ends: Mapping[TopicPartition, int] | None = None
+
+    @property
+    def separable(self) -> bool:
+        """Whether records of it can be told from those of the producer's next transaction."""
+        return self.marker_epoch > self.claim.epoch or (self.ends is not None and not self.groups)
+
+    def includes(self, claim: Claim, partition: TopicPartition | None, first_offset: int) -> bool:
+        """Whether something that is open belongs to it: told by its epoch, or by where it begins."""
+        if claim.producer_id != self.claim.producer_id or claim.epoch > self.claim.epoch:
+            return False
+        if claim.epoch < self.claim.epoch or self.marker_epoch > self.claim.epoch:
+            return True
+        if partition is None or self.ends is None:
+            return True
+        return first_offset < self.ends.get(partition, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
