@@ -31,6 +31,7 @@ Ints = npt.NDArray[np.int64]
 
 _INLINE_BYTES = 12  # Arrow keeps shorter values inside the view itself
 _MAX_VARINT_BYTES = 10
+_MAX_EVEN_BYTES = 64
 _LEAST_RECORD_BYTES = 7  # length, attributes, two deltas, two lengths, a count
 _MIN_GUESSED = 16  # the loop is as fast for fewer
 _MAX_ZEROS = 8  # with more zeros per record than this, values are binary, and guesses bad
@@ -322,30 +323,53 @@ def _range(offsets: Ints, start: int | None, end: int | None) -> tuple[int, int]
 
 
 def _gather(data: bytes, starts: Ints, lengths: Ints) -> "pa.Array":
-    """Binary values from where they lie: views of 16 bytes each, which Arrow turns into a column.
-
-    A view is the length, then either the value itself (up to 12 bytes) or its first
-    four bytes, the buffer's number and the position in it.
-    """
+    """Binary values from where they lie; length -1 is null."""
     import pyarrow as pa
 
     if len(data) >= 1 << 31:
         raise CorruptionError(
             f"record batches of {len(data)} bytes decompressed are too large to read at once"
         )
+    shortest, longest = (int(lengths.min()), int(lengths.max())) if len(lengths) else (-1, -1)
+    if longest < 0:
+        return pa.nulls(len(lengths), pa.binary())
+    if 0 <= shortest == longest <= _MAX_EVEN_BYTES:
+        return _gather_even(data, starts, longest)
+    return _gather_views(data, starts, lengths)
+
+
+def _gather_even(data: bytes, starts: Ints, length: int) -> "pa.Array":
+    """Short values that all have one length, as keys often do."""
+    import pyarrow as pa
+
+    places = starts[:, None] + np.arange(length)
+    octets = np.frombuffer(data, np.uint8)[places]
+    offsets = np.arange(len(starts) + 1, dtype=np.int32) * length
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(octets)]
+    return pa.Array.from_buffers(pa.binary(), len(starts), buffers)
+
+
+def _gather_views(data: bytes, starts: Ints, lengths: Ints) -> "pa.Array":
+    """Values of any length: views of 16 bytes each, which Arrow turns into a column.
+
+    A view is the length, then either the value itself (up to 12 bytes) or its first
+    four bytes, the buffer's number and the position in it. The four bytes are left zero:
+    they serve comparisons, and nothing is done with the views but to copy what they show.
+    """
+    import pyarrow as pa
+
     sizes = np.maximum(lengths, 0)
     views = np.zeros((len(starts), 16), np.uint8)
     words = views.view("<i4")
     words[:, 0] = sizes
-    octets = np.frombuffer(data + bytes(_INLINE_BYTES), np.uint8)
-    short = sizes <= _INLINE_BYTES
-    _write_inline(views, octets, starts, sizes, np.flatnonzero(short))
-    rest = np.flatnonzero(~short)
-    fours = np.lib.stride_tricks.sliding_window_view(octets, 4)
-    views[rest, 4:8] = fours[starts[rest]]
-    words[rest, 3] = starts[rest]
-    valid = np.packbits(lengths >= 0, bitorder="little")
-    buffers = [pa.py_buffer(valid), pa.py_buffer(views), pa.py_buffer(octets)]
+    words[:, 3] = starts
+    octets = np.frombuffer(data, np.uint8)
+    short = np.flatnonzero(sizes <= _INLINE_BYTES)
+    if short.size:
+        padded = np.frombuffer(data + bytes(_INLINE_BYTES), np.uint8)
+        _write_inline(views, padded, starts, sizes, short)
+    valid = None if lengths.min() >= 0 else pa.py_buffer(np.packbits(lengths >= 0, bitorder="little"))
+    buffers = [valid, pa.py_buffer(views), pa.py_buffer(octets)]
     column: pa.Array = pa.Array.from_buffers(pa.binary_view(), len(starts), buffers)
     return column.cast(pa.binary())
 
@@ -353,10 +377,8 @@ def _gather(data: bytes, starts: Ints, lengths: Ints) -> "pa.Array":
 def _write_inline(
     views: npt.NDArray[np.uint8], octets: npt.NDArray[np.uint8], starts: Ints, sizes: Ints, rows: Ints
 ) -> None:
-    if rows.size:
-        windows = np.lib.stride_tricks.sliding_window_view(octets, _INLINE_BYTES)[starts[rows]]
-        windows = np.where(np.arange(_INLINE_BYTES) < sizes[rows, None], windows, 0)
-        views[rows, 4:] = windows
+    windows = np.lib.stride_tricks.sliding_window_view(octets, _INLINE_BYTES)[starts[rows]]
+    views[rows, 4:] = np.where(np.arange(_INLINE_BYTES) < sizes[rows, None], windows, 0)
 
 
 def _headers(data: bytes, layout: _Layout) -> "pa.Array":
