@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from headrace.errors import RequestError
 from headrace.streams.operators.grouping import one_chunk
 
-__all__ = ["hash_columns", "normal_key", "normal_type", "same"]
+__all__ = ["distinct", "hash_columns", "normal_key", "normal_type", "same"]
 
 Hashes = npt.NDArray[np.uint64]
 
@@ -150,6 +150,14 @@ def _mix(values: Hashes) -> Hashes:
     values ^= values >> _HALF
     values *= _ODD
     return values ^ (values >> _HALF)
+
+
+def distinct(hashes: Hashes) -> Hashes:
+    """The hashes that occur, ascending. (numpy's own `unique` takes several times as long.)"""
+    hashes = np.sort(hashes)
+    new = np.ones(len(hashes), np.bool_)
+    new[1:] = hashes[1:] != hashes[:-1]
+    return hashes[new]
 
 
 def same(left: pa.Array, right: pa.Array) -> npt.NDArray[np.bool_]:

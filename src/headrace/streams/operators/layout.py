@@ -78,6 +78,10 @@ class Layout:
 
     def merged(self, table: pa.Table, groups: Groups, places: Sequence[pa.Array]) -> pa.Table:
         """The table with one row per group."""
+        if groups.count == table.num_rows and groups.starts is not None:  # nothing to merge
+            for name, column in zip(self.places, places, strict=True):
+                table = table.set_column(table.column_names.index(name), name, column)
+            return table
         first = pa.array(groups.representatives)
         counts = [pa.array(groups.sum(one_chunk(table[name]).to_numpy())) for name in (ON_TIME, CORRECTED)]
         keys = [one_chunk(table[name]).take(first) for name in self.keys]

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from headrace.streams.operators.changes import CLOSE, CORRECTION, UPDATE, change_table, instants, together
 from headrace.streams.operators.grouping import Groups, Ints, one_chunk, runs_of
+from headrace.streams.operators.hashing import distinct
 from headrace.streams.operators.keys import grouped, hashes_of
 from headrace.streams.operators.runs import Runs, in_one_chunk
 from headrace.streams.operators.state import OperatorState, numbers
@@ -109,7 +110,7 @@ class PaneState(OperatorState):
         return [each * self._window.step_us for each in range(first, last + 1)]
 
     def _corrected(self, start: int, arrived: pa.Table) -> pa.Table:
-        hashes = np.unique(hashes_of(arrived))
+        hashes = distinct(hashes_of(arrived))
         found = [self._panes[pane].find(hashes) for pane in self._panes_of(start) if pane in self._panes]
         held = [table for table in found if table is not None]
         table = in_one_chunk([*held, arrived])

@@ -25,6 +25,7 @@ from headrace.streams.operators.changes import (
     together,
 )
 from headrace.streams.operators.grouping import Groups, Ints
+from headrace.streams.operators.hashing import distinct
 from headrace.streams.operators.keys import grouped, hashes_of
 from headrace.streams.operators.partials import by_two
 from headrace.streams.operators.runs import Runs, in_one_chunk
@@ -108,9 +109,10 @@ class SessionState(OperatorState):
         arrived = in_one_chunk(tables) if tables else None
         hashes = self._timers.due(watermark_us)
         if arrived is not None:
-            hashes = np.union1d(hashes, hashes_of(arrived))
+            hashes = np.concatenate([hashes, hashes_of(arrived)])
         if not len(hashes):
             return None
+        hashes = distinct(hashes)
         held = self._fragments.find(hashes)
         changes = self._compared(held, arrived, watermark_us)
         self._add(tables)

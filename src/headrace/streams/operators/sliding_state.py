@@ -21,8 +21,10 @@ from headrace.streams.operators.changes import (
     together,
 )
 from headrace.streams.operators.grouping import Groups, Ints, one_chunk
+from headrace.streams.operators.hashing import distinct
 from headrace.streams.operators.keys import grouped, hashes_of
 from headrace.streams.operators.layout import CORRECTED, ON_TIME
+from headrace.streams.operators.partials import by_two
 from headrace.streams.operators.ranges import range_sums
 from headrace.streams.operators.runs import Runs, in_one_chunk
 from headrace.streams.operators.state import NO_WATERMARK, OperatorState, numbers
@@ -86,9 +88,10 @@ class SlidingState(OperatorState):
         arrived = in_one_chunk(tables) if tables else None
         hashes = self._timers.due(watermark_us)
         if arrived is not None:
-            hashes = np.union1d(hashes, hashes_of(arrived))
+            hashes = np.concatenate([hashes, hashes_of(arrived)])
         if not len(hashes):
             return None
+        hashes = distinct(hashes)
         held = self._events.find(hashes)
         changes = self._compared(held, arrived, watermark_us)
         self._add(tables)
@@ -171,8 +174,12 @@ class SlidingState(OperatorState):
     def _ordered(self, table: pa.Table) -> tuple[Ints, Ints]:
         """An order by key, time, partition and offset; and the number of each row's key, in that order."""
         order, groups = grouped(table, self.layout.keys)
-        parts = [numbers(table, name)[order] for name in (_OFFSET, _PARTITION, _TIME)]
-        inner = np.lexsort((*parts, groups.ids))
+        times = numbers(table, _TIME)[order]
+        inner = by_two(groups.ids, times)
+        times = times[inner]
+        if ((times[1:] == times[:-1]) & (groups.ids[1:] == groups.ids[:-1])).any():
+            parts = [numbers(table, name)[order] for name in (_OFFSET, _PARTITION, _TIME)]
+            inner = np.lexsort((*parts, groups.ids))
         return order[inner], groups.ids
 
     def _merge(self, table: pa.Table) -> pa.Table:

@@ -150,7 +150,7 @@ def _encode(tables: Sequence[pa.Table], watermark_us: int) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, schema, options=_LZ4) as writer:
         for table in tables:
-            writer.write_table(table.cast(schema).combine_chunks())
+            writer.write_table(table.replace_schema_metadata(schema.metadata).combine_chunks())
     return bytes(sink.getvalue().to_pybytes())
 
 

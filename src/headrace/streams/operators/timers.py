@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from headrace.streams.operators.grouping import Ints
+from headrace.streams.operators.grouping import Ints, runs_of
 from headrace.streams.operators.hashing import Hashes
 
 __all__ = ["Timers"]
@@ -19,13 +19,17 @@ class Timers:
         self._slots: dict[int, list[tuple[Ints, Hashes]]] = {}
 
     def add(self, times_us: Ints, hashes: Hashes) -> None:
-        slots = times_us // self._slot_us
-        for slot in np.unique(slots).tolist():
-            here = slots == slot
-            self._slots.setdefault(slot, []).append((times_us[here], hashes[here]))
+        if not len(times_us):
+            return
+        order = np.argsort(times_us)
+        times_us, hashes = times_us[order], hashes[order]
+        starts = runs_of(times_us // self._slot_us).tolist()
+        for begin, end in zip(starts, [*starts[1:], len(times_us)], strict=True):
+            slot = int(times_us[begin]) // self._slot_us
+            self._slots.setdefault(slot, []).append((times_us[begin:end], hashes[begin:end]))
 
     def due(self, time_us: int) -> Hashes:
-        """The hashes, distinct and ascending, whose time has come; they are forgotten."""
+        """The hashes whose time has come, which are forgotten."""
         found: list[Hashes] = []
         for slot in [each for each in self._slots if each * self._slot_us <= time_us]:
             for times, hashes in self._slots.pop(slot):
@@ -33,4 +37,4 @@ class Timers:
                 found.append(hashes[due])
                 if not due.all():
                     self._slots.setdefault(slot, []).append((times[~due], hashes[~due]))
-        return np.unique(np.concatenate(found)) if found else np.zeros(0, np.uint64)
+        return np.concatenate(found) if found else np.zeros(0, np.uint64)
