@@ -33,7 +33,6 @@ from headrace.wire import Api
 CLIENT = Path(__file__).with_name("promises_client.py")
 CLIENT_TIMEOUT_S = 400
 SHARE = "share"
-SHARE_FETCH = 78  # the key of the API that share consumers read with
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,17 +165,17 @@ def measure(plan: Plan, samples: Samples, began: float) -> dict[str, str]:
 
 def why_no_share_groups(running: Mapping[str, RunningBroker]) -> str:
     """Empty if every broker serves share groups."""
-    without = [system for system, broker in running.items() if not serves(broker, SHARE_FETCH)]
+    without = [system for system, broker in running.items() if not serves(broker, Api.SHARE_FETCH)]
     return f"{', '.join(without)} does not advertise ShareFetch" if without else ""
 
 
-def serves(broker: RunningBroker, api_key: int) -> bool:
+def serves(broker: RunningBroker, api: Api) -> bool:
     host, port = broker.bootstrap.split(":")
     channel = Channel(host, int(port), client_id="bench", timeout_ms=10_000)
     try:
         asked = {"client_software_name": "headrace-bench", "client_software_version": "1"}
         answer = channel.request(Api.API_VERSIONS, 3, asked)
-        return any(each.api_key == api_key for each in answer.api_keys)
+        return any(each.api_key == int(api) for each in answer.api_keys)
     finally:
         channel.close()
 
