@@ -1,4 +1,26 @@
-"""Headrace: a streaming-data platform in one package."""
+"""Headrace: a streaming-data platform in one package.
+
+The names here are what an application is written with; they are loaded when they are
+first used, so that the command line starts without them.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headrace.app import App
+    from headrace.streams.operators import agg, hopping, session, sliding, tumbling
 
 __version__ = "0.1.0.dev0"
-__all__ = ["__version__"]
+__all__ = ["App", "__version__", "agg", "hopping", "session", "sliding", "tumbling"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "App":
+        from headrace.app import App
+
+        return App
+    if name in ("agg", "hopping", "session", "sliding", "tumbling"):
+        from headrace.streams import operators
+
+        return getattr(operators, name)
+    raise AttributeError(f"module 'headrace' has no attribute {name!r}")

@@ -25,15 +25,20 @@ _SETTINGS = {
 }
 
 
-def local_spark(name: str, *, cores: int = 2, settings: Mapping[str, str] | None = None) -> SparkSession:
-    """A session on `cores` local cores, started on the Java that `find_java` chooses.
+def local_spark(
+    name: str, *, cores: int = 2, settings: Mapping[str, str] | None = None, master: str | None = None
+) -> SparkSession:
+    """A session on `cores` local cores, or on `master`, started on the Java that `find_java` chooses.
 
-    Quiet (errors only), on loopback, in UTC, with state in RocksDB. A session that
+    A task that fails, for example because its worker was killed, is tried again, as on a
+    cluster. Quiet (errors only), on loopback, in UTC, with state in RocksDB. A session that
     already runs in this process is returned as it is. Raises ConfigError without Java.
     """
     os.environ.update(spark_environment(find_java()))
-    builder = SparkSession.builder.appName(name).master(f"local[{cores}]")
-    quiet = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
+    builder = SparkSession.builder.appName(name).master(master or f"local[{cores},4]")
+    # Spark searches the message of a failed query with a regular expression that needs stack
+    # in proportion to it; at the default size a long traceback ends the query without a word.
+    quiet = f"-Xss16m -Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
     for key, value in {"spark.driver.extraJavaOptions": quiet, **_SETTINGS, **(settings or {})}.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()

@@ -1,0 +1,75 @@
+"""The messages of one batch, sorted by what they mean to its sinks; no I/O."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from headrace.streams.engine.messages import Kind, read_json, read_table
+from headrace.streams.event_time import NO_WATERMARK, Mark, PartitionTime
+
+__all__ = ["BatchOutput", "collect"]
+
+
+@dataclass(slots=True)
+class BatchOutput:
+    """What one batch of one query brought, by view number where it belongs to one."""
+
+    changes: dict[int, list[pa.Table]] = field(default_factory=dict)
+    rows: dict[int, list[pa.Table]] = field(default_factory=dict)
+    late: dict[int, list[pa.Table]] = field(default_factory=dict)
+    forgotten: dict[int, list[pa.Table]] = field(default_factory=dict)
+    dead: list[pa.Table] = field(default_factory=list)
+    books: dict[int, Counter[str]] = field(default_factory=dict)
+    marks: list[Mark] = field(default_factory=list)
+    watermark_us: int | None = None
+
+    @property
+    def following(self) -> dict[int, int]:
+        """The next offset of every partition that had records in this batch."""
+        return {mark.partition: mark.next for mark in self.marks}
+
+    @property
+    def times(self) -> Mapping[int, PartitionTime]:
+        """The time of those partitions behind the batch."""
+        return {mark.partition: mark.time for mark in self.marks}
+
+    @property
+    def records(self) -> int:
+        """Records read from the log, of whatever kind."""
+        return sum(mark.records for mark in self.marks)
+
+    def counts(self, view: int) -> Counter[str]:
+        """The books of one view, with what concerns the stream as a whole."""
+        whole = {name: sum(getattr(mark, name) for mark in self.marks) for name in ("dead", "skipped")}
+        return self.books.get(view, Counter()) + Counter(whole)
+
+
+def collect(messages: pa.Table) -> BatchOutput:
+    """The output of a batch from its messages (view, kind, blob)."""
+    output = BatchOutput()
+    columns = (messages[name].to_pylist() for name in ("view", "kind", "blob"))
+    for view, kind, blob in zip(*columns, strict=True):
+        _add(output, view, Kind(kind), blob)
+    return output
+
+
+def _add(output: BatchOutput, view: int, kind: Kind, blob: bytes) -> None:
+    if kind is Kind.MARK:
+        summary = read_json(blob)
+        output.marks = [Mark.from_json(each) for each in summary["marks"]]
+        known = summary["watermark_us"] > NO_WATERMARK
+        output.watermark_us = summary["watermark_us"] if known else None
+    elif kind is Kind.BOOKS:
+        output.books.setdefault(view, Counter()).update(read_json(blob))
+    elif kind is Kind.DEAD:
+        output.dead.append(read_table(blob))
+    else:
+        places = {
+            Kind.CHANGES: output.changes,
+            Kind.ROWS: output.rows,
+            Kind.LATE: output.late,
+            Kind.FORGOTTEN: output.forgotten,
+        }
+        places[kind].setdefault(view, []).append(read_table(blob))

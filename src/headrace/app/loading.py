@@ -1,0 +1,39 @@
+"""An application from its file."""
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+from headrace.app.application import App
+from headrace.errors import ConfigError
+
+__all__ = ["load_app"]
+
+
+def load_app(path: Path) -> App:
+    """Runs the file and returns the one App in it; raises ConfigError if there is none, or several."""
+    if not path.is_file():
+        raise ConfigError(f"there is no file {path}; name the Python file of an application")
+    module = _import(path)
+    found = {id(value): value for value in vars(module).values() if isinstance(value, App)}
+    if len(found) != 1:
+        raise ConfigError(
+            f'{path} has {len(found)} applications; it must have one: `app = App("name")` at its top level'
+        )
+    return next(iter(found.values()))
+
+
+def _import(path: Path) -> ModuleType:
+    """The module, whose own functions Spark's workers get by value, for they cannot import it."""
+    name = f"headrace_application_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    sys.path.insert(0, str(path.parent.resolve()))
+    spec.loader.exec_module(module)
+    from pyspark import cloudpickle
+
+    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+    return module

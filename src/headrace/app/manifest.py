@@ -1,0 +1,136 @@
+"""What a checkpoint was made by, and whether an application still fits it. Pure, but for reading and writing.
+
+A manifest stands beside each query's checkpoint. It names the query, whose id the
+stores know, and describes everything that shaped its state. A changed application is
+held against it before anything starts:
+
+- it fits: what changed does not touch the state;
+- it needs a rebuild: the state cannot be used, the log can; done on request;
+- it is refused: going on, or beginning anew, would destroy what a newer version wrote.
+"""
+
+import json
+import os
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from headrace.app.planning import PlannedStream, PlannedView
+from headrace.errors import ConfigError
+from headrace.streams.engine.projection import Select, Step, Where
+from headrace.streams.spec import rows_schema
+
+__all__ = ["FORMAT", "Manifest", "describe_query", "reasons_to_rebuild"]
+
+FORMAT = 1
+_FILE = "manifest.json"
+# What of a stream decides how a record is read, or whether it is late.
+_STREAM_FIELDS = ("decoder", "event_time", "sent_at", "lateness_us", "max_ahead_us")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """A query's id, the number of its buckets, and what it computes."""
+
+    query_id: str
+    buckets: int
+    query: Mapping[str, Any]
+    format: int = FORMAT
+
+    @classmethod
+    def new(cls, query: Mapping[str, Any], buckets: int) -> "Manifest":
+        """For a query that begins, under an id that none had before."""
+        return cls(query_id=uuid.uuid4().hex, buckets=buckets, query=query)
+
+    @classmethod
+    def read(cls, folder: Path) -> "Manifest | None":
+        """The folder's manifest, if there is one; raises ConfigError if a newer version wrote it."""
+        try:
+            fields = json.loads((folder / _FILE).read_text())
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
+            raise ConfigError(
+                f"{folder / _FILE} cannot be read ({error}); remove the folder to build its views anew"
+            ) from None
+        if fields["format"] > FORMAT:
+            raise ConfigError(
+                f"{folder} was written by a newer version (format {fields['format']}, known is {FORMAT}): "
+                "use that version, or remove the folder to build its views anew from the log"
+            )
+        return cls(**fields)
+
+    def write(self, folder: Path) -> None:
+        """Writes it durably, whole or not at all."""
+        folder.mkdir(parents=True, exist_ok=True)
+        beside = folder / f".{_FILE}.new"
+        with beside.open("w") as file:
+            json.dump(asdict(self), file, indent=2, sort_keys=True)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(folder / _FILE)
+
+
+def describe_query(planned: PlannedStream) -> dict[str, Any]:
+    """Everything about a query that shapes its state, in plain values."""
+    spec = planned.stream.spec
+    fields = {str(field.name): str(field.type) for field in rows_schema(spec)}
+    return {
+        "stream": {name: getattr(spec, name) for name in _STREAM_FIELDS},
+        "fields": fields,
+        "views": {each.view.name: _describe_view(each) for each in planned.views},
+    }
+
+
+def reasons_to_rebuild(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """What changed that the state cannot follow, in words; empty if the checkpoint fits."""
+    return [*_stream_reasons(before, now), *_view_reasons(before["views"], now["views"])]
+
+
+def _stream_reasons(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    for name in _STREAM_FIELDS:
+        if before["stream"][name] != now["stream"][name]:
+            yield f"the stream's {name} was {before['stream'][name]!r} and is {now['stream'][name]!r}"
+    for name in before["fields"]:
+        kinds = before["fields"][name], now["fields"].get(name)
+        if kinds[1] is not None and kinds[0] != kinds[1]:
+            yield f"column {name!r} was {kinds[0]} and is {kinds[1]}"
+
+
+def _view_reasons(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    for name in sorted(before.keys() - now.keys()):
+        yield f"view {name!r} is gone"
+    for name in sorted(now.keys() - before.keys()):
+        yield f"view {name!r} is new"
+    for name in sorted(now.keys() & before.keys()):
+        for part in now[name]:
+            if before[name].get(part) != now[name][part]:
+                yield f"view {name!r}: {part} was {before[name].get(part)!r} and is {now[name][part]!r}"
+
+
+def _describe_view(planned: PlannedView) -> dict[str, Any]:
+    operator = planned.plan.operator
+    described: dict[str, Any] = {
+        "steps": [_describe_step(step) for step in planned.steps],
+        "columns": {field.name: str(field.type) for field in planned.schema.columns},
+        "key": list(planned.schema.key),
+    }
+    if operator is not None:
+        described |= {
+            "window": repr(operator.window),
+            "by": list(operator.keys),
+            "aggregates": {name: repr(each) for name, each in operator.aggregates},
+            "emit": operator.emit,
+            "correct_for_us": operator.correct_for_us,
+        }
+    return described
+
+
+def _describe_step(step: Step) -> str:
+    if isinstance(step, Where):
+        return f"where {step.condition}"
+    if isinstance(step, Select):
+        return "select " + ", ".join(map(str, step.columns))
+    return "with " + ", ".join(f"{name}={column}" for name, column in step.columns.items())

@@ -1,0 +1,274 @@
+"""The parts that a running application is made of, each ended by the stack that is passed in."""
+
+import contextlib
+import fcntl
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from headrace.app.collecting import BatchOutput
+from headrace.app.log_process import EmbeddedLog
+from headrace.app.manifest import Manifest, describe_query, reasons_to_rebuild
+from headrace.app.planning import AppPlan, PlannedStream, PlannedView
+from headrace.app.records import dead_topic, late_topic
+from headrace.app.sink import BatchReport, StreamSink
+from headrace.client import Connection
+from headrace.errors import ConfigError
+from headrace.streams import local_spark
+from headrace.streams.engine.query import StreamQuery, start_stream
+from headrace.streams.options import FeedOptions
+from headrace.streams.progress import GroupProgress
+from headrace.views import RecordSink, TopicSettings, ViewStore, open_store
+from headrace.views.topics import create_topics
+
+__all__ = [
+    "RunOptions",
+    "Starter",
+    "create_app_topics",
+    "locked",
+    "open_stores",
+    "ready_manifests",
+    "start_log",
+    "start_spark",
+    "store_url",
+]
+
+BUCKETS = 8
+_DERIVED_PARTITIONS = 4
+_ASIDE = TopicSettings(partitions=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """Where an application runs and keeps its things."""
+
+    data: Path
+    bootstrap: str | None = None
+    master: str | None = None
+    cores: int = 2
+    rebuild: bool = False
+    until_caught_up: bool = False
+    trigger_ms: int = 0
+    max_restarts: int = 5
+
+    def query_folder(self, name: str) -> Path:
+        """Where one query keeps its manifest and its checkpoint."""
+        return self.data / "queries" / name
+
+
+@contextlib.contextmanager
+def locked(data: Path) -> Iterator[None]:
+    """Keeps a second run off the same folder; raises ConfigError if there is one."""
+    data.mkdir(parents=True, exist_ok=True)
+    with (data / "run.lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError(
+                f"an application is running on {data} already; stop it, or give another --data"
+            ) from None
+        yield
+
+
+def start_log(data: Path, ending: contextlib.ExitStack) -> EmbeddedLog:
+    """The embedded log, in a folder of its own."""
+    log = EmbeddedLog(data / "log")
+    ending.callback(log.end)
+    return log
+
+
+def start_spark(name: str, options: RunOptions, ending: contextlib.ExitStack) -> SparkSession:
+    """A Spark for this run; a session that was there before is used, and is its owner's to stop."""
+    running = SparkSession.getActiveSession()
+    spark = local_spark(name, cores=options.cores, master=options.master)
+    if running is None:
+        ending.callback(spark.stop)
+    return spark
+
+
+def create_app_topics(plan: AppPlan, bootstrap: str) -> None:
+    """Creates the topics that streams read and views write, where they are missing."""
+    wanted = {each.name: TopicSettings(partitions=each.stream.partitions) for each in plan.streams}
+    derived = [view.topic for view in plan.app.views.values() if view.topic is not None]
+    wanted |= {name: TopicSettings(partitions=_DERIVED_PARTITIONS) for name in derived}
+    create_topics(Connection(bootstrap_servers=bootstrap), wanted)
+
+
+# --- checkpoints --------------------------------------------------------------------------------
+
+
+def ready_manifests(plan: AppPlan, options: RunOptions) -> dict[str, Manifest]:
+    """The manifest of every query; raises ConfigError if a checkpoint does not fit and may not be rebuilt."""
+    reasons = {planned.name: _reasons(planned, options) for planned in plan.streams}
+    unfit = {name: each for name, each in reasons.items() if each}
+    if unfit and not options.rebuild:
+        raise ConfigError(_unfit_message(unfit))
+    for name in reasons if options.rebuild else ():
+        shutil.rmtree(options.query_folder(name), ignore_errors=True)
+    return {
+        planned.name: _ready_manifest(planned, options.query_folder(planned.name)) for planned in plan.streams
+    }
+
+
+def _reasons(planned: PlannedStream, options: RunOptions) -> list[str]:
+    folder = options.query_folder(planned.name)
+    manifest = Manifest.read(folder)
+    if manifest is None or not _has_checkpoint(folder):
+        return []
+    return reasons_to_rebuild(manifest.query, describe_query(planned))
+
+
+def _unfit_message(unfit: Mapping[str, list[str]]) -> str:
+    lines = [f"  {name}: {reason}" for name, reasons in unfit.items() for reason in reasons]
+    return (
+        "the application changed in ways its checkpoint cannot follow:\n" + "\n".join(lines) + "\n"
+        "Run it with --rebuild to build its views anew from the log, or undo the change"
+    )
+
+
+def _ready_manifest(planned: PlannedStream, folder: Path) -> Manifest:
+    """The manifest to go on with; a new one, and so a new query id, where there is no checkpoint.
+
+    A query that begins anew counts its batches from 0 again: under its old id the stores
+    would take them for repetitions.
+    """
+    manifest = Manifest.read(folder) if _has_checkpoint(folder) else None
+    described = describe_query(planned)
+    if manifest is None:
+        manifest = Manifest.new(described, BUCKETS)
+    else:
+        manifest = Manifest(query_id=manifest.query_id, buckets=manifest.buckets, query=described)
+    manifest.write(folder)
+    return manifest
+
+
+def _has_checkpoint(folder: Path) -> bool:
+    offsets = folder / "checkpoint" / "offsets"
+    return offsets.is_dir() and any(offsets.iterdir())
+
+
+# --- stores -------------------------------------------------------------------------------------
+
+
+def store_url(plan: AppPlan, planned: PlannedView, data: Path) -> str | None:
+    """Where a view is kept; None for a derived topic of rows, which is records and no view."""
+    view = planned.view
+    if view.topic is not None:
+        return None if planned.plan.operator is None else f"topic://{view.topic}"
+    return view.store or plan.app.store or f"sqlite:///{(data / 'views.db').resolve()}"
+
+
+def open_stores(
+    plan: AppPlan,
+    options: RunOptions,
+    bootstrap: str,
+    manifests: Mapping[str, Manifest],
+    ending: contextlib.ExitStack,
+) -> dict[str, ViewStore]:
+    """The store of every view, ready for its query's next batch; stores of one URL are opened once."""
+    opened: dict[str, ViewStore] = {}
+    stores: dict[str, ViewStore] = {}
+    for planned in plan.streams:
+        for view in planned.views:
+            url = store_url(plan, view, options.data)
+            if url is None:
+                continue
+            if url not in opened:
+                opened[url] = open_store(url, bootstrap=bootstrap)
+                ending.callback(opened[url].close)
+            stores[view.view.name] = opened[url]
+            _begin(opened[url], view, manifests[planned.name].query_id)
+    return stores
+
+
+def _begin(store: ViewStore, view: PlannedView, query_id: str) -> None:
+    if view.view.name not in store.views():
+        store.prepare(view.schema)
+    store.begin(view.view.name, query_id, schema=view.schema)
+
+
+# --- queries ------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Starter:
+    """Starts queries, and starts them again."""
+
+    spark: SparkSession
+    app_name: str
+    bootstrap: str
+    options: RunOptions
+    stores: Mapping[str, ViewStore]
+    ending: contextlib.ExitStack
+    on_batch: Callable[[BatchReport], None]
+    on_step: Callable[[str], None]
+
+    def prepare(self, planned: PlannedStream, manifest: Manifest) -> Callable[[], StreamingQuery]:
+        """What starts the query from its checkpoint, now and after each failure."""
+        records = RecordSink(
+            Connection(bootstrap_servers=self.bootstrap),
+            f"{self.app_name}-{planned.name}",
+            manifest.query_id,
+            topics={dead_topic(self.app_name): _ASIDE, late_topic(self.app_name): _ASIDE},
+        )
+        self.ending.callback(records.close)
+        progress = _Progress(planned, self.bootstrap)
+        self.ending.callback(progress.close)
+        sink = StreamSink(
+            planned=planned,
+            app_name=self.app_name,
+            query_id=manifest.query_id,
+            stores=self.stores,
+            records=records,
+            commit_progress=progress.commit,
+            on_batch=self.on_batch,
+            on_step=self.on_step,
+        )
+        return partial(self._start, planned, manifest, sink)
+
+    def _start(
+        self, planned: PlannedStream, manifest: Manifest, sink: Callable[[pa.Table, int], None]
+    ) -> StreamingQuery:
+        query = StreamQuery(
+            plan=planned.plan(manifest.buckets),
+            steps=tuple(view.steps for view in planned.views),
+            options=FeedOptions(connection=Connection(bootstrap_servers=self.bootstrap)),
+        )
+        return start_stream(
+            self.spark,
+            query,
+            checkpoint=str(self.options.query_folder(planned.name) / "checkpoint"),
+            output=sink,
+            trigger_ms=self.options.trigger_ms,
+            until_caught_up=self.options.until_caught_up,
+        )
+
+
+class _Progress:
+    """Commits how far a query has come as the offsets of its group."""
+
+    def __init__(self, planned: PlannedStream, bootstrap: str) -> None:
+        self._spec = planned.stream.spec
+        self._connection = Connection(bootstrap_servers=bootstrap)
+        self._run = ""
+        self._group: GroupProgress | None = None
+
+    def commit(self, output: BatchOutput) -> None:
+        if not output.marks:
+            return
+        if self._group is None or self._run != output.marks[0].run:
+            self.close()
+            self._run = output.marks[0].run
+            self._group = GroupProgress(self._connection, self._spec.group, self._spec.topic, self._run)
+        self._group.commit(output.following, output.times)
+
+    def close(self) -> None:
+        if self._group is not None:
+            self._group.close()
+            self._group = None

@@ -1,0 +1,36 @@
+"""What a stream's plain DataFrame needs to know while an application is planned: which Spark, which log."""
+
+import contextlib
+from collections.abc import Iterator
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+from headrace.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["reading_from", "surroundings"]
+
+_current: "ContextVar[tuple[SparkSession, str] | None]" = ContextVar("surroundings", default=None)
+
+
+@contextlib.contextmanager
+def reading_from(spark: "SparkSession", bootstrap: str) -> Iterator[None]:
+    """Within, `.df` of a stream reads from this log on this Spark."""
+    token = _current.set((spark, bootstrap))
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def surroundings() -> "tuple[SparkSession, str]":
+    """The Spark and the log of the application that is being planned; raises ConfigError outside."""
+    found = _current.get()
+    if found is None:
+        raise ConfigError(
+            "a stream's .df exists while its application runs: use it inside a view function, "
+            "and start the file with `headrace run`"
+        )
+    return found

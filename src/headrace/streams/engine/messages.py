@@ -1,0 +1,87 @@
+"""What flows between the parts of a query: rows of (bucket, view, kind, blob).
+
+`view` is the view's number in its plan, -1 where a message concerns all of them. A
+blob is an Arrow stream or JSON, by kind.
+"""
+
+import enum
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+__all__ = [
+    "ALL_VIEWS",
+    "IN_SCHEMA",
+    "OUT_SCHEMA",
+    "Kind",
+    "Message",
+    "read_json",
+    "read_table",
+    "to_batch",
+    "write_json",
+    "write_table",
+]
+
+ALL_VIEWS = -1
+IN_SCHEMA = "bucket int, view int, kind int, blob binary"
+OUT_SCHEMA = "view int, kind int, blob binary"
+
+_ARROW = pa.schema(
+    [("bucket", pa.int32()), ("view", pa.int32()), ("kind", pa.int32()), ("blob", pa.binary())]
+)
+
+
+class Kind(enum.IntEnum):
+    """What a blob holds."""
+
+    PARTIAL = 0  # partial results of one bucket, an Arrow stream
+    MARK = 1  # how far a partition was read, JSON
+    ROWS = 2  # rows of a view without windows, an Arrow stream
+    LATE = 3  # records that were dropped, an Arrow stream
+    DEAD = 4  # records that could not be read, an Arrow stream
+    BOOKS = 5  # what was counted, JSON
+    CHANGES = 6  # changes of a view, an Arrow stream
+    FORGOTTEN = 7  # partial results whose window's state was gone, an Arrow stream
+
+
+class Message(NamedTuple):
+    """One row of the shuffle."""
+
+    bucket: int
+    view: int
+    kind: Kind
+    blob: bytes
+
+
+def to_batch(messages: Iterable[Message]) -> pa.RecordBatch:
+    """Messages as the Arrow batch that Spark carries."""
+    columns = list(zip(*messages, strict=True)) or [(), (), (), ()]
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, _ARROW, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
+
+
+def write_table(table: pa.Table) -> bytes:
+    """A table as an Arrow stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def read_table(blob: bytes | pa.Buffer) -> pa.Table:
+    """What `write_table` wrote; it shares the blob's memory."""
+    with pa.ipc.open_stream(blob) as reader:
+        return reader.read_all()
+
+
+def write_json(fields: Mapping[str, Any]) -> bytes:
+    """The same bytes for the same fields, whatever their order."""
+    return json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
+
+
+def read_json(blob: bytes) -> dict[str, Any]:
+    """What `write_json` wrote."""
+    fields: dict[str, Any] = json.loads(blob)
+    return fields

@@ -1,0 +1,97 @@
+"""Rows into messages, on the side of the source: late ones split off, the rest summed up.
+
+Every row is counted once per view, here: on time, corrected or dropped, or filtered
+where the view's own conditions left it out. Dropped records travel whole, to the late
+topic; the others as partial results, one message per bucket.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.streams.engine.late import window_bounds
+from headrace.streams.engine.messages import ALL_VIEWS, Kind, Message, write_json, write_table
+from headrace.streams.engine.plan import StreamPlan, ViewPlan
+from headrace.streams.event_time import Mark
+from headrace.streams.operators import DROPPED, LATE, PUNCTUAL, pack_buckets
+
+__all__ = ["Originals", "ViewPacker", "mark_messages"]
+
+Classes = npt.NDArray[np.int8]
+
+
+class Originals:
+    """The records behind some rows as they stand in the log, for those that must be kept whole."""
+
+    def __init__(self, keys: pa.Array, values: pa.Array) -> None:
+        self.keys = keys
+        self.values = values
+
+    def take(self, rows: pa.Array) -> tuple[pa.Array, pa.Array]:
+        """Key and value of the given rows."""
+        return self.keys.take(rows), self.values.take(rows)
+
+
+class ViewPacker:
+    """Packs the rows of one view; `books` is what it counted since the last `close`."""
+
+    def __init__(self, number: int, plan: ViewPlan, buckets: int) -> None:
+        self._number = number
+        self._plan = plan
+        self._buckets = buckets
+        self.books: Counter[str] = Counter()
+
+    def pack(self, rows: pa.Table, originals: Originals) -> Iterator[Message]:
+        """The messages of these rows, which carry the reserved columns and the view's own."""
+        operator = self._plan.operator
+        if operator is None:
+            self.books["on_time"] += rows.num_rows
+            if rows.num_rows:
+                yield Message(0, self._number, Kind.ROWS, write_table(rows))
+            return
+        classes = operator.classify(rows)
+        self._count(classes)
+        if (classes == DROPPED).any():
+            yield self._late(rows, classes, originals)
+        partial = operator.partial(rows)
+        for bucket, blob in pack_buckets(partial, operator.keys, self._buckets):
+            yield Message(bucket, self._number, Kind.PARTIAL, blob)
+
+    def close(self, bucket: int) -> Iterator[Message]:
+        """What was counted, once, to one bucket."""
+        if self.books:
+            yield Message(bucket, self._number, Kind.BOOKS, write_json(self.books))
+            self.books = Counter()
+
+    def _count(self, classes: Classes) -> None:
+        counts = np.bincount(classes, minlength=3)
+        for name, number in (("on_time", PUNCTUAL), ("corrected", LATE), ("dropped", DROPPED)):
+            self.books[name] += int(counts[number])
+
+    def _late(self, rows: pa.Table, classes: Classes, originals: Originals) -> Message:
+        """The dropped records, with the window each was too late for."""
+        assert self._plan.operator is not None
+        late = pa.array(np.flatnonzero(classes == DROPPED))
+        kept = rows.take(late)
+        keys, values = originals.take(late)
+        starts, ends = window_bounds(self._plan.operator.window, kept["_event_time"].to_numpy())
+        table = pa.table(
+            {
+                **{name: kept[name] for name in ("_partition", "_offset", "_event_time", "_watermark")},
+                "key": keys,
+                "value": values,
+                "window_start": pa.array(starts),
+                "window_end": pa.array(ends),
+            }
+        )
+        return Message(0, self._number, Kind.LATE, write_table(table))
+
+
+def mark_messages(plan: StreamPlan, mark: Mark) -> Iterator[Message]:
+    """The mark of one partition, to every bucket: all of them close the same windows."""
+    blob = write_json(mark.to_json())
+    for bucket in range(plan.buckets):
+        yield Message(bucket, ALL_VIEWS, Kind.MARK, blob)
