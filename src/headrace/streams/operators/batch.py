@@ -8,6 +8,7 @@ last bit. It takes microseconds per row and aggregate.
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from decimal import localcontext
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -176,14 +177,18 @@ def _numbers(rows: pa.Table, column: str) -> list[Any]:
 
 
 def _sum(_: Aggregate, values: list[Any], __: int) -> Any:
-    return exact_sum(values) if isinstance(values[0], float) else sum(values)
+    if isinstance(values[0], float):
+        return exact_sum(values)
+    with localcontext(prec=100):  # decimals have up to 38 digits
+        return sum(values)
 
 
 def _mean(_: Aggregate, values: list[Any], scale: int) -> float:
     if isinstance(values[0], float):
         return exact_sum(values) / len(values)
     if scale:
-        unscaled = sum(int(each.scaleb(scale)) for each in values)
+        with localcontext(prec=100):
+            unscaled = sum(int(each.scaleb(scale)) for each in values)
         return float(unscaled) / 10.0**scale / len(values)
     return float(sum(values)) / len(values)
 

@@ -7,8 +7,8 @@ or the whole of a larger value, goes as Python's integers into a column of bytes
 null otherwise: as exact, but a Python step per such value. NaN and the infinities are
 flags. The result is the double nearest to the exact sum; beyond the largest it is infinite.
 
-(Measured beside it: Arrow's grouped sum of decimal128, 5 to 8 times slower per row and of
-a smaller domain.)
+Measured at 10,000 groups, per row: 39 ns so; 49 ns with int64 limbs summed by Arrow;
+24 + 17 ns for a cast to decimal128 and its sum by Arrow, of which the cast rounds.
 """
 
 from collections.abc import Sequence

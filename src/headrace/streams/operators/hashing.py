@@ -69,38 +69,27 @@ def _normal_floats(column: pa.Array) -> pa.Array:
 
 
 def _hash_column(column: pa.Array) -> Hashes:
-    hashes = _hash_values(column.fill_null(_zero(column.type)) if column.null_count else column)
+    hashes = _hash_values(column)
     if column.null_count:
         hashes[column.is_null().to_numpy(zero_copy_only=False)] = _NULL
     return hashes
 
 
-def _zero(kind: pa.DataType) -> pa.Scalar:
-    if pa.types.is_fixed_size_binary(kind):
-        return pa.scalar(bytes(kind.byte_width), kind)
-    if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        return pa.scalar(b"", pa.binary()).cast(kind)
-    if pa.types.is_boolean(kind):
-        return pa.scalar(False)
-    return pa.scalar(0, pa.int64()).cast(pa.int32() if kind.bit_width == 32 else pa.int64()).cast(kind)
-
-
 def _hash_values(column: pa.Array) -> Hashes:
-    """Of a column without nulls."""
+    """The hashes of the values; what stands in place of a null does not matter."""
     kind = column.type
     if pa.types.is_boolean(kind):
-        return _mix(column.cast(pa.uint8()).to_numpy().astype(np.uint64))
+        return _mix(column.fill_null(False).cast(pa.uint8()).to_numpy().astype(np.uint64))
     if pa.types.is_floating(kind):
-        return _mix(column.cast(pa.float64()).to_numpy().view(np.uint64).copy())
+        return _mix(column.fill_null(0).cast(pa.float64()).to_numpy().view(np.uint64).copy())
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         return _hash_bytes(column)
     if pa.types.is_fixed_size_binary(kind) or pa.types.is_decimal(kind):
         return _hash_words(_fixed_bytes(column))
-    width = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}[kind.bit_width]
-    if pa.types.is_unsigned_integer(kind):
-        return _mix(column.to_numpy().astype(np.uint64))
-    stored = np.frombuffer(column.buffers()[1], width)[column.offset : column.offset + len(column)]
-    return _mix(stored.astype(np.int64).view(np.uint64))
+    letter = "u" if pa.types.is_unsigned_integer(kind) else "i"
+    stored = np.frombuffer(column.buffers()[1], f"{letter}{kind.bit_width // 8}")
+    stored = stored[column.offset : column.offset + len(column)]
+    return _mix(stored.astype(f"{letter}8").view(np.uint64))
 
 
 def _fixed_bytes(column: pa.Array) -> npt.NDArray[np.uint8]:
