@@ -94,7 +94,8 @@ class Groups:
         if self.starts is not None:
             return ufunc.reduceat(values, self.starts) if self.count else values[:0]
         reduced = np.full(self.count, of_nothing, values.dtype)
-        ufunc.at(reduced, self.ids, values)
+        with np.errstate(invalid="ignore"):  # a NaN in the data is no mistake
+            ufunc.at(reduced, self.ids, values)
         return reduced
 
 

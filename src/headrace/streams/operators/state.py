@@ -49,7 +49,10 @@ class Advance:
 
 
 class OperatorState(ABC):
-    """The open and kept windows of one bucket of keys. One user at a time."""
+    """The open and kept windows of one bucket of keys. One user at a time.
+
+    A step that raises leaves it undefined: load it again.
+    """
 
     def __init__(self, operator: "WindowOperator") -> None:
         self.operator = operator
