@@ -123,7 +123,11 @@ def alone(values):
 
 
 @given(blocks())
-@example([b'{"user":"'] + [b'{"user":"a"}'] * 8 + [b'{"user":"x""}'])
+@example([b'{"user":"a"}'] * 8 + [b'{"user":"}', b'{"user":"x""}'])
+@example([b'{"user":"a","other":"b"}'] * 8 + [b'{"user":","other":"b"}', b'{"user":"x"","other":"b"}'])
+@example([b'{"user":"a"}'] * 8 + [b'{"user":"x"y"}'])
+@example([b'{"user":"a"}'] * 8 + [b'{"user":"x\ty"}'])
+@example([b'{"user":"a"}'] * 8 + [b'{"user":"x\\y"}'])
 @example([b'{"amount":1}'] * 8 + [b'{"amount":0x016345785D8A0000}'])
 @example([b'{"price":1.5}'] * 8 + [b'{"price":1e400}', b'{"price":1e-400}'])
 @example([b'{"user":"a"}'] * 8 + [b'{"user":\n"a"}', b""])
