@@ -27,7 +27,9 @@ if HERE not in sys.path:
 from clients.launch import ClientUnavailable, java_command  # noqa: E402
 from queue_member import ACCEPT, REJECT, RELEASE, RENEW, QueueMember  # noqa: E402
 
+from headrace.cli.events import group_events, read_events  # noqa: E402
 from headrace.cli.main import run  # noqa: E402
+from headrace.cli.questions import Log  # noqa: E402
 from headrace.cli.queue_questions import describe_queue  # noqa: E402
 from headrace.client.channel import Channel  # noqa: E402
 from headrace.groups import Code  # noqa: E402
@@ -236,6 +238,22 @@ def test_no_more_is_in_flight_than_allowed(queue: Queue) -> None:
     assert one.got == []
     one.fetch(acks=[(0, 1, ACCEPT)])
     assert [offset for _, offset, _, _ in one.got] == [4, 5]
+
+
+def test_a_queue_that_fell_off_the_log_goes_on_where_it_begins_and_the_fall_is_an_event(queue: Queue) -> None:
+    queue.produce(b"0", b"1", b"2", b"3")
+    one = queue.member("one")
+    place = TopicPartition(queue.name, 0, 3)
+    next(iter(queue.admin.delete_records([place]).values())).result(20)
+    one.fetch()
+    assert one.values() == [(b"3", 1)]
+    log = Log(queue.admin, queue.broker.bootstrap)
+
+    def falls() -> list[int]:
+        events = group_events(read_events(log), queue.name)
+        return [event["records"] for event in events if event["kind"] == "fell-off"]
+
+    wait_until(lambda: falls() == [3])
 
 
 # --- dead letters -------------------------------------------------------------------------------
