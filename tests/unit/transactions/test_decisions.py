@@ -283,6 +283,9 @@ def test_an_older_client_begins_at_once_unless_it_committed_offsets():
     held = txn.end(producer, producer.claim, commit=True, bumps=False, ends={P0: 3}, new_id=99, now_ms=5)
     assert txn.add(held.producer, held.claim, partitions=[P0], now_ms=6).error is None
     assert txn.complete(held.producer).save
+    # Until that is on disk nobody may be told that the next has begun.
+    assert not txn.complete(held.producer).producer.decided.separable
+    assert txn.complete(decided).producer.decided.separable
 
 
 def test_what_is_open_of_an_older_epoch_or_of_nobody_is_aborted():

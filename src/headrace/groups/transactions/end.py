@@ -105,7 +105,8 @@ def complete(producer: Transactional) -> Verdict:
     decided = producer.unfinished
     if decided is None:
         return Verdict(producer=producer)
-    done = replace(decided, partitions=frozenset(), groups=frozenset(), complete=True)
+    ends = decided.ends if decided.separable else None  # it stays what it was, without its groups too
+    done = replace(decided, partitions=frozenset(), groups=frozenset(), complete=True, ends=ends)
     return Verdict(producer=replace(producer, decided=done), save=not decided.separable)
 
 
