@@ -47,6 +47,7 @@ def test_workers_take_over_from_each_other_and_every_line_arrives_once(broker, w
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_five_kills_of_one_worker_or_the_other_in_turn(broker, workers, tmp_path):
     take_turns(broker, workers, tmp_path, kills=5)
 
