@@ -182,3 +182,29 @@ def test_stored_state_of_another_version_or_damaged_is_refused():
         operator.load(stored.replace(b"headrace.state", b"headrace.stale"), ())
     with pytest.raises(CorruptionError, match="cannot be read"):
         operator.load(stored[: len(stored) // 2], ())
+
+
+def test_results_are_published_at_the_very_microsecond_and_not_before():
+    for window, due in (
+        (session("10 seconds"), 10 * S + 1),
+        (sliding("10 seconds"), 1),
+        (tumbling("1 s"), S),
+    ):
+        operator = WindowOperator(window, ("key",), COUNT)
+        state = operator.new_state()
+        assert state.advance([operator.partial(table_of([0], key=["a"]))], due - 1).changes is None
+        assert state.advance([], due).changes.num_rows == 1
+
+
+@pytest.mark.parametrize(("behind", "dropped"), [(20 * S, True), (20 * S - 1, False)])
+def test_a_row_is_dropped_from_the_microsecond_at_which_its_state_is_gone(behind, dropped):
+    operator = WindowOperator(tumbling("10 seconds"), ("key",), COUNT, keep_closed_us=20 * S)
+    state = operator.new_state()
+    partial = operator.partial(table_of([0], key=["a"]))
+    state.advance([partial], 10 * S + behind)
+    step = state.advance([partial], None)
+    assert (step.dropped is not None, state.row_count == 0) == (dropped, dropped)
+    if dropped:
+        assert step.changes is None
+    else:
+        assert [summary(each) for each in step.changes.to_pylist()] == [(0, 10, 2, 1, 2)]
