@@ -1,10 +1,11 @@
 """The changes that one micro-batch makes to a view, and what is left of them per key. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -20,6 +21,7 @@ __all__ = [
     "changed_rows",
     "last_rows",
     "net_changes",
+    "overlaid",
 ]
 
 Offsets = Mapping[str, Mapping[int, int]]
@@ -86,6 +88,31 @@ def net_changes(schema: ViewSchema, changes: pa.Table | None) -> Net:
     kept = pc.invert(removes)
     rows = _rows(schema, "after", changes.filter(kept), keys.filter(kept))
     return Net(rows, keys.filter(removes))
+
+
+def overlaid(schema: ViewSchema, nets: Sequence[Net]) -> Net:
+    """Several batches as one: of each key, what the last of them says."""
+    if len(nets) == 1:
+        return nets[0]
+    key = list(schema.key)
+    keys = pa.concat_tables([part for net in nets for part in (net.removed, net.rows.select(key))])
+    rows = pa.concat_tables([net.rows for net in nets])
+    newest = last_rows(keys)
+    if newest is None:
+        return Net(rows, pa.concat_tables([net.removed for net in nets]))
+    positions = _positions(nets)[newest.to_numpy()]
+    kept = rows.take(pa.array(positions[positions >= 0]))
+    return Net(kept, keys.take(newest.filter(pa.array(positions < 0))))
+
+
+def _positions(nets: Sequence[Net]) -> npt.NDArray[np.int64]:
+    """For each key of the concatenated nets, its row among all rows; -1 where it is removed."""
+    parts, start = [], 0
+    for net in nets:
+        parts.append(np.full(net.removed.num_rows, -1, np.int64))
+        parts.append(np.arange(start, start + net.rows.num_rows, dtype=np.int64))
+        start += net.rows.num_rows
+    return np.concatenate(parts)
 
 
 @dataclass(frozen=True, slots=True)

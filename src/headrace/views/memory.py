@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from headrace.views.batch import Net, ViewBatch, last_rows, net_changes
+from headrace.views.batch import Net, ViewBatch, net_changes, overlaid
 from headrace.views.changelog import kept_changes
 from headrace.views.ledger import Entry, Ledger, Reflected
 from headrace.views.ledgered import Ledgered
@@ -15,7 +15,7 @@ from headrace.views.schema import ViewSchema
 from headrace.views.selecting import Condition, Order, Selection, select
 from headrace.views.store import Change, Snapshot, require_since, require_view
 
-__all__ = ["MemoryStore", "merge"]
+__all__ = ["MemoryStore"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +72,10 @@ class MemoryStore(Ledgered):
             if entry is None:
                 return False
             schema = entry.ledger.schema
-            old = schema.columns.empty_table() if entry.resets else kept.rows
-            rows = merge(schema, old, net_changes(schema, batch.changes))
-            self._put(_with_changes(entry, rows, kept.changes, batch))
+            net = net_changes(schema, batch.changes)
+            if not entry.resets:
+                net = overlaid(schema, [Net(kept.rows, net.removed.slice(0, 0)), net])
+            self._put(_with_changes(entry, net.rows, kept.changes, batch))
             return True
 
     def snapshot(
@@ -125,18 +126,3 @@ def _with_changes(entry: Entry, rows: pa.Table, before: tuple[Change, ...], batc
     changes = deque(() if entry.resets else before, maxlen=schema.keep_changes)
     changes.extend(new)
     return _Kept(entry.ledger.with_sequence(sequence), rows, tuple(changes))
-
-
-def merge(schema: ViewSchema, rows: pa.Table, net: Net) -> pa.Table:
-    """The rows with a batch's net changes in place."""
-    if net.empty:
-        return rows
-    key = list(schema.key)
-    keys = pa.concat_tables([rows.select(key), net.removed, net.rows.select(key)])
-    newest = last_rows(keys)
-    if newest is None:
-        return pa.concat_tables([rows, net.rows])
-    first, behind = rows.num_rows, rows.num_rows + net.removed.num_rows
-    indices = newest.to_numpy()
-    kept = rows.take(pa.array(indices[indices < first]))
-    return pa.concat_tables([kept, net.rows.take(pa.array(indices[indices >= behind] - behind))])

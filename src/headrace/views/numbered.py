@@ -23,6 +23,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from headrace.client import EARLIEST, LATEST, Connection, RawFetcher, consumer, producer
 from headrace.errors import FencedError, HeadraceError, RequestError, RetriableError
 from headrace.records import decode_columns
+from headrace.views.steps import reached
 from headrace.views.topics import SILENT, TopicSettings, create_topics
 
 __all__ = ["BATCHES_TOPIC", "NumberedProducer", "OutputRecord"]
@@ -88,13 +89,31 @@ class NumberedProducer:
         with self._lock:
             if batch_id <= self.open(query_id):
                 return False
+            self.transact(records, query_id, batch_id)
+            return True
+
+    def take_over(self) -> None:
+        """Makes the name ours; what its last owner had open is committed or gone when this returns."""
+        with self._lock:
+            self.close()
+            self._take_over()
+
+    def transact(self, records: Iterable[OutputRecord], query_id: str, batch_id: int) -> None:
+        """One transaction with this number, whatever the last one was."""
+        with self._lock:
+            if self._producer is None:
+                self._take_over()
             try:
                 self._transact(query_id, batch_id, records)
             except BaseException:
                 self.close()
                 raise
             self._last = {query_id: batch_id}
-            return True
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the name is ours, as far as we know."""
+        return self._producer is not None
 
     def close(self) -> None:
         """Aborts what is open and leaves; the next call opens anew."""
@@ -132,8 +151,10 @@ class NumberedProducer:
         opened, failures = self._producer, _Failures()
         assert opened is not None and self._member is not None
         _explained(self.name, opened.begin_transaction)
+        reached("begun")
         for record in records:
             _send(opened, record, failures)
+        reached("rows written")
         _send(opened, _number_record(self.name, query_id, batch_id), failures)
         at = TopicPartition(BATCHES_TOPIC, 0, batch_id + 1, query_id)
         group = self._member.consumer_group_metadata()
@@ -143,7 +164,9 @@ class NumberedProducer:
                 f"{self.name}: the log did not take batch {batch_id} in {self._timeout_s:.0f} s; try again"
             )
         failures.raise_first()
+        reached("ledger written")
         _explained(self.name, lambda: opened.commit_transaction(self._timeout_s))
+        reached("committed")
 
     def _find_last(self, query_id: str) -> int:
         assert self._member is not None

@@ -1,21 +1,27 @@
 """A store from its URL."""
 
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from headrace.errors import ConfigError
 from headrace.views.store import ViewStore
 
 __all__ = ["open_store"]
 
-FORMS = "sqlite:///path/to/file.db, postgresql://user@host/database, memory://name"
+FORMS = (
+    "sqlite:///path/to/file.db, postgresql://user@host/database, parquet:///path/to/folder, topic://name, "
+    "memory://name"
+)
 
 
-def open_store(url: str) -> ViewStore:
+def open_store(url: str, *, bootstrap: str | None = None) -> ViewStore:
     """The store that a URL names; raises ConfigError if there is no such kind or it cannot be opened.
 
-    `sqlite:///relative.db` and `sqlite:////absolute.db` are files;
-    `postgresql://user:password@host:port/database` is what libpq takes; `memory://name` is
-    shared by everything in this process that opens that name.
+    `sqlite:///relative.db` and `sqlite:////absolute.db` are files, and so
+    `parquet:///folder` is a folder. `postgresql://user:password@host:port/database` is
+    what libpq takes. `topic://name` is a topic, `topic://prefix*` one for each view, on the
+    log that `bootstrap` names unless the URL does (`?bootstrap=host:port`; also
+    `partitions=3`, `compacted=true`). `memory://name` is shared by everything in this
+    process that opens that name.
     """
     scheme, _, rest = url.partition("://")
     match scheme:
@@ -25,6 +31,12 @@ def open_store(url: str) -> ViewStore:
             return SqliteStore(_path(url, rest))
         case "postgresql" | "postgres":
             return _postgres(url)
+        case "parquet":
+            from headrace.views.parquet import ParquetStore
+
+            return ParquetStore(_path(url, rest))
+        case "topic":
+            return _topic(url, bootstrap)
         case "memory":
             from headrace.views.memory import MemoryStore
 
@@ -42,9 +54,30 @@ def _postgres(url: str) -> ViewStore:
     return PostgresStore(url)
 
 
+def _topic(url: str, bootstrap: str | None) -> ViewStore:
+    from headrace.client import Connection
+    from headrace.views.topic import TopicStore
+
+    name, _, query = url.partition("://")[2].partition("?")
+    given = dict(parse_qsl(query))
+    if unknown := given.keys() - {"bootstrap", "partitions", "compacted"}:
+        raise ConfigError(
+            f"{url!r}: unknown {', '.join(sorted(unknown))}; there is bootstrap, partitions, compacted"
+        )
+    partitions, compacted = given.get("partitions", "1"), given.get("compacted", "false")
+    if not partitions.isdecimal() or compacted not in ("true", "false"):
+        raise ConfigError(f"{url!r}: partitions is a number, compacted is true or false")
+    servers = given.get("bootstrap") or bootstrap
+    connection = Connection(bootstrap_servers=servers) if servers else Connection()
+    return TopicStore(connection, unquote(name), partitions=int(partitions), compacted=compacted == "true")
+
+
 def _path(url: str, rest: str) -> str:
     if not rest.startswith("/") or len(rest) < 2 or "?" in rest or "#" in rest:
-        raise ConfigError(f"{url!r} names no file; write sqlite:///views.db, or sqlite:////var/views.db")
+        scheme = url.partition("://")[0]
+        raise ConfigError(
+            f"{url!r} names no path; write {scheme}:///relative/path or {scheme}:////absolute/path"
+        )
     return unquote(rest[1:])
 
 

@@ -16,6 +16,7 @@ from headrace.views.ledger import Ledger, Reflected
 from headrace.views.ledgered import Ledgered
 from headrace.views.schema import ViewSchema
 from headrace.views.selecting import Condition, Order, Selection
+from headrace.views.steps import reached
 from headrace.views.store import Change, Snapshot, require_since, require_view
 
 __all__ = ["SqlSession", "SqlStore"]
@@ -87,14 +88,18 @@ class SqlStore(Ledgered):
             entry = before.enter(batch)
             if entry is None:
                 return False
+            reached("begun")
             schema = entry.ledger.schema
             if entry.resets:
                 session.clear(before.schema, schema)
             session.write_rows(schema, net_changes(schema, batch.changes))
+            reached("rows written")
             changes, sequence = kept_changes(schema, batch, entry.ledger.sequence)
             session.write_changes(view, changes, sequence - schema.keep_changes)
             session.write_ledger(entry.ledger.with_sequence(sequence))
-            return True
+            reached("ledger written")
+        reached("committed")
+        return True
 
     def snapshot(
         self,

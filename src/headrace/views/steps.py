@@ -1,0 +1,24 @@
+"""Named steps around the commit of a batch, for tests that end the process at each of them.
+
+Stores call `reached` as they go; nothing happens unless a test has called `watch`.
+"""
+
+from collections.abc import Callable
+
+__all__ = ["STEPS", "reached", "watch"]
+
+# In this order within a batch. A store leaves out what it has no such step for.
+STEPS = ("begun", "rows written", "ledger written", "committed", "tidied")
+
+_watchers: list[Callable[[str], None]] = []
+
+
+def reached(step: str) -> None:
+    """Tells whoever watches that the step is done."""
+    for watcher in _watchers:
+        watcher(step)
+
+
+def watch(watcher: Callable[[str], None]) -> None:
+    """Calls `watcher` with every step that is reached in this process from now on."""
+    _watchers.append(watcher)
