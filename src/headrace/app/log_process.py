@@ -2,6 +2,7 @@
 
 import json
 import select
+import socket
 import subprocess
 import sys
 import threading
@@ -9,10 +10,25 @@ from pathlib import Path
 
 from headrace.errors import ConfigError
 
-__all__ = ["EmbeddedLog"]
+__all__ = ["EmbeddedLog", "running_address"]
 
 _START_TIMEOUT_S = 60
 _END_TIMEOUT_S = 40
+
+
+def running_address(data: Path) -> str | None:
+    """Where the embedded log of this folder listens, if it runs now."""
+    try:
+        address = _address_file(data).read_text()
+        host, _, port = address.rpartition(":")
+        with socket.create_connection((host, int(port)), timeout=2):
+            return address
+    except (OSError, ValueError):
+        return None
+
+
+def _address_file(data: Path) -> Path:
+    return data.with_name("log.address")
 
 
 class EmbeddedLog:
@@ -24,11 +40,13 @@ class EmbeddedLog:
     def __init__(self, data: Path) -> None:
         self._data = data
         self._messages = data.with_name("log.messages")
+        self._address = _address_file(data)
         self._lock = threading.Lock()
         self._ended = False
         self.restarts = 0
         self._process = self._start("127.0.0.1:0")
         self.bootstrap = f"127.0.0.1:{self._wait_for_port()}"
+        self._address.write_text(self.bootstrap)
 
     @property
     def pid(self) -> int:
@@ -48,6 +66,7 @@ class EmbeddedLog:
         """Stops it cleanly, and insists if it does not; harmless when repeated."""
         with self._lock:
             self._ended = True
+            self._address.unlink(missing_ok=True)
             if self._process.poll() is None:
                 self._process.terminate()
             try:

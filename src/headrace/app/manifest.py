@@ -22,7 +22,7 @@ from headrace.errors import ConfigError
 from headrace.streams.engine.projection import Select, Step, Where
 from headrace.streams.spec import rows_schema
 
-__all__ = ["FORMAT", "Manifest", "describe_query", "reasons_to_rebuild"]
+__all__ = ["FORMAT", "Manifest", "describe_query", "describe_step", "reasons_to_rebuild"]
 
 FORMAT = 1
 _FILE = "manifest.json"
@@ -113,7 +113,7 @@ def _view_reasons(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator
 def _describe_view(planned: PlannedView) -> dict[str, Any]:
     operator = planned.plan.operator
     described: dict[str, Any] = {
-        "steps": [_describe_step(step) for step in planned.steps],
+        "steps": [describe_step(step) for step in planned.steps],
         "columns": {field.name: str(field.type) for field in planned.schema.columns},
         "key": list(planned.schema.key),
     }
@@ -128,9 +128,15 @@ def _describe_view(planned: PlannedView) -> dict[str, Any]:
     return described
 
 
-def _describe_step(step: Step) -> str:
+def describe_step(step: Step) -> str:
+    """A step in words; of a user's own function only the name is known."""
     if isinstance(step, Where):
-        return f"where {step.condition}"
+        return f"where {_words(step.condition)}"
     if isinstance(step, Select):
-        return "select " + ", ".join(map(str, step.columns))
-    return "with " + ", ".join(f"{name}={column}" for name, column in step.columns.items())
+        return "select " + ", ".join(map(_words, step.columns))
+    return "with " + ", ".join(f"{name}={_words(column)}" for name, column in step.columns.items())
+
+
+def _words(column: object) -> str:
+    """Spark writes a column as Column<'…'>."""
+    return str(column).removeprefix("Column<'").removesuffix("'>")

@@ -6,7 +6,8 @@ progress of the group comes last: it is for onlookers, and a note for the feed.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import pyarrow as pa
 
@@ -29,6 +30,10 @@ class BatchReport:
     following: Mapping[int, int]
     books: Mapping[str, Mapping[str, int]]
     changed: Mapping[str, int]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, for a line of output."""
+        return asdict(self)
 
 
 def _ignore(_: object) -> None:

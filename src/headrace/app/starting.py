@@ -2,7 +2,9 @@
 
 import contextlib
 import fcntl
+import os
 import shutil
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -86,10 +88,26 @@ def start_log(data: Path, ending: contextlib.ExitStack) -> EmbeddedLog:
 def start_spark(name: str, options: RunOptions, ending: contextlib.ExitStack) -> SparkSession:
     """A Spark for this run; a session that was there before is used, and is its owner's to stop."""
     running = SparkSession.getActiveSession()
-    spark = local_spark(name, cores=options.cores, master=options.master)
+    with _messages_to(options.data / "spark.messages"):
+        spark = local_spark(name, cores=options.cores, master=options.master)
     if running is None:
         ending.callback(spark.stop)
     return spark
+
+
+@contextlib.contextmanager
+def _messages_to(path: Path) -> Iterator[None]:
+    """What is started within writes its messages to the file: Spark and its workers are chatty."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with path.open("ab") as file:
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 def create_app_topics(plan: AppPlan, bootstrap: str) -> None:

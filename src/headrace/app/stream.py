@@ -12,7 +12,7 @@ from headrace.errors import ConfigError
 from headrace.streams.operators import Aggregate, Window, WindowOperator
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
+    from pyspark.sql import Column, DataFrame
 
     from headrace.streams.engine.projection import Step
     from headrace.streams.spec import StreamSpec
@@ -59,6 +59,17 @@ class Stream:
         if emit not in ("close", "update"):
             raise ConfigError(f'emit={emit!r} is neither "close" nor "update"')
         return Windowed(stream=self, window=window, keys=keys, emit=emit)
+
+    @property
+    def df(self) -> "DataFrame":
+        """The stream as a plain streaming DataFrame, inside a view function.
+
+        It has the stream's columns and `_corrupt`, the reason why a value could not be
+        read: such rows are the user's to deal with here.
+        """
+        from headrace.app.surroundings import plain_frame
+
+        return plain_frame(self)
 
     def _then(self, step: "Step") -> "Stream":
         return replace(self, steps=(*self.steps, step))

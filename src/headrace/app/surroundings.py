@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["reading_from", "surroundings"]
+    from headrace.app.stream import Stream
+
+__all__ = ["plain_frame", "reading_from", "surroundings"]
 
 _current: "ContextVar[tuple[SparkSession, str] | None]" = ContextVar("surroundings", default=None)
 
@@ -34,3 +36,15 @@ def surroundings() -> "tuple[SparkSession, str]":
             "and start the file with `headrace run`"
         )
     return found
+
+
+def plain_frame(stream: "Stream") -> "DataFrame":
+    """A stream with its steps as PySpark would have it, without event time or late data."""
+    from headrace.streams import register
+    from headrace.streams.engine.projection import columns_after
+
+    spark, bootstrap = surroundings()
+    register(spark)
+    reader = spark.readStream.format("headrace").schema(f"{stream.spec.schema}, _corrupt string")
+    frame = reader.option("topic", stream.spec.topic).option("bootstrap_servers", bootstrap).load()
+    return columns_after(frame, frame.columns, stream.steps)

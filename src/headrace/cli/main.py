@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from headrace import __version__
-from headrace.cli import access, demo, groups, produce, queues, tail, topics
+from headrace.cli import access, applications, demo, groups, produce, queues, tail, topics
 from headrace.cli.exit_codes import ExitCode
 from headrace.cli.failures import exit_code
 from headrace.cli.identity import add_identity_options
@@ -48,6 +48,9 @@ def broker(context: typer.Context) -> int:
 
 
 app.command("demo")(demo.demo)
+app.command("run")(applications.run)
+app.command("plan")(applications.plan)
+app.command("verify")(applications.verify)
 app.command("produce")(produce.produce)
 app.command("tail")(tail.tail)
 app.add_typer(topics.app, name="topics")

@@ -1,0 +1,47 @@
+"""`headrace verify`: finds the log and the stores of an application, and proves its views one by one."""
+
+import contextlib
+from collections.abc import Iterator
+
+from headrace.app.application import App
+from headrace.app.log_process import running_address
+from headrace.app.planning import plan_app
+from headrace.app.starting import RunOptions, locked, start_log, start_spark, store_url
+from headrace.app.surroundings import reading_from
+from headrace.app.verifying import Verdict, verify_view
+from headrace.errors import ConfigError
+from headrace.views import open_store
+
+__all__ = ["verified"]
+
+
+def verified(app: App, options: RunOptions, only: str | None = None) -> Iterator[Verdict]:
+    """The verdict on each view, as it is found; the application may run meanwhile.
+
+    Uses the embedded log of a run on the same folder, or starts it if none runs.
+    Raises ConfigError if there is nothing to verify.
+    """
+    if only is not None and only not in app.views:
+        raise ConfigError(f"{app.name} has no view {only!r}; it has {', '.join(app.views)}")
+    if not options.data.is_dir():
+        raise ConfigError(f"there is no {options.data}; run the application first, or name its --data")
+    with contextlib.ExitStack() as ending:
+        bootstrap = options.bootstrap or _find_log(options, ending)
+        spark = start_spark(app.name, options, ending)
+        ending.enter_context(reading_from(spark, bootstrap))
+        plan = plan_app(app, spark)
+        for planned in plan.streams:
+            for number, view in enumerate(planned.views):
+                url = store_url(plan, view, options.data)
+                if url is None or (only is not None and view.view.name != only):
+                    continue
+                with contextlib.closing(open_store(url, bootstrap=bootstrap)) as store:
+                    yield verify_view(spark, planned, number, store, bootstrap)
+
+
+def _find_log(options: RunOptions, ending: contextlib.ExitStack) -> str:
+    address = running_address(options.data / "log")
+    if address is not None:
+        return address
+    ending.enter_context(locked(options.data))
+    return start_log(options.data, ending).bootstrap

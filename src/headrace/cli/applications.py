@@ -1,0 +1,193 @@
+"""`headrace run`, `headrace plan` and `headrace verify`: an application file, running, drawn and proved."""
+
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headrace.cli.exit_codes import ExitCode
+from headrace.cli.options import Json
+from headrace.cli.output import Output, table_text
+
+if TYPE_CHECKING:
+    from headrace.app.sink import BatchReport
+    from headrace.app.verifying import Verdict
+
+__all__ = ["plan", "run", "verify"]
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="The Python file of the application.")]
+Data = Annotated[
+    Path | None,
+    typer.Option(
+        "--data", metavar="DIR", help="Folder of log, checkpoints and views. Default: .headrace/NAME."
+    ),
+]
+OptionalBootstrap = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap",
+        "-b",
+        metavar="HOST:PORT[,…]",
+        help="Use this log, ours or a Kafka, instead of an embedded one.",
+    ),
+]
+Master = Annotated[
+    str | None, typer.Option("--master", metavar="URL", help="A Spark master instead of a local Spark.")
+]
+Cores = Annotated[int, typer.Option("--cores", metavar="N", min=1, help="Cores of the local Spark.")]
+_MAX_DIFFERENCES = 20
+
+
+def run(
+    file: File,
+    data: Data = None,
+    bootstrap: OptionalBootstrap = None,
+    master: Master = None,
+    cores: Cores = 2,
+    rebuild: Annotated[
+        bool, typer.Option("--rebuild", help="Drop the checkpoints and build all views anew from the log.")
+    ] = False,
+    until_caught_up: Annotated[
+        bool,
+        typer.Option("--until-caught-up", help="Stop at the end that the log has now, instead of going on."),
+    ] = False,
+    as_json: Json = False,
+) -> int:
+    """Run an application: its log, Spark and its views, until Ctrl-C."""
+    from headrace.app.loading import load_app
+    from headrace.app.running import RunOptions, running
+
+    output = Output(as_json=as_json)
+    app = load_app(file)
+    options = RunOptions(
+        data=data or Path(".headrace") / app.name,
+        bootstrap=bootstrap,
+        master=master,
+        cores=cores,
+        rebuild=rebuild,
+        until_caught_up=until_caught_up,
+    )
+    with running(
+        app,
+        options,
+        on_batch=lambda report: _show(output, report),
+        on_message=lambda message: _say(output, message),
+    ) as started:
+        _say(output, f"running {app.name}: {', '.join(app.views)}; Ctrl-C stops it")
+        signal.signal(signal.SIGTERM, lambda *_: started.stop())
+        try:
+            started.wait()
+        except KeyboardInterrupt:
+            _say(output, "stopping")
+    return ExitCode.DONE
+
+
+def plan(
+    file: File,
+    picture: Annotated[
+        Path | None, typer.Option("--picture", metavar="FILE.svg", help="Draw the graph into this file.")
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Show what an application does, without running it."""
+    from headrace.app.drawing import as_svg, as_text, graph_of
+    from headrace.app.loading import load_app
+    from headrace.app.planning import plan_app
+    from headrace.app.surroundings import reading_from
+    from headrace.streams import local_spark
+
+    app = load_app(file)
+    spark = local_spark(app.name)
+    try:
+        with reading_from(spark, ""):
+            graph = graph_of(plan_app(app, spark))
+    finally:
+        spark.stop()
+    if picture is not None:
+        picture.write_text(as_svg(graph), encoding="utf-8")
+    Output(as_json=as_json).document(graph.to_json(), lambda _: as_text(graph))
+    return ExitCode.DONE
+
+
+def verify(
+    file: File,
+    view: Annotated[str | None, typer.Argument(metavar="[VIEW]", help="One view; all without.")] = None,
+    data: Data = None,
+    bootstrap: OptionalBootstrap = None,
+    cores: Cores = 2,
+    as_json: Json = False,
+) -> int:
+    """Recompute views from the log in batch, and compare them with what is served."""
+    from headrace.app.loading import load_app
+    from headrace.app.proving import verified
+    from headrace.app.starting import RunOptions
+
+    output = Output(as_json=as_json)
+    app = load_app(file)
+    options = RunOptions(data=data or Path(".headrace") / app.name, bootstrap=bootstrap, cores=cores)
+    verdicts = []
+    for verdict in verified(app, options, view):
+        verdicts.append(verdict)
+        if not as_json:
+            _say(output, f"{verdict.view}: {'equal' if verdict.is_equal else 'DIFFERENT'}")
+    output.document({"views": [_verdict_data(each) for each in verdicts]}, lambda _: _verdict_text(verdicts))
+    return ExitCode.DONE if all(each.is_equal for each in verdicts) else ExitCode.FAILED
+
+
+def _say(output: Output, message: str) -> None:
+    if output.as_json:
+        output.line({"message": message})
+    else:
+        output.write(message)
+
+
+def _show(output: Output, report: "BatchReport") -> None:
+    """One line per batch that had records or changed something."""
+    changed = {name: count for name, count in report.changed.items() if count}
+    if output.as_json:
+        output.line(report.to_json())
+    elif report.records or changed:
+        parts = [f"{report.query} batch {report.batch_id}: {report.records:,} records"]
+        parts += [f"{name} {count:,} changed{_late(report.books[name])}" for name, count in changed.items()]
+        output.write("; ".join(parts))
+
+
+def _late(books: Any) -> str:
+    parts = [f"{books[name]:,} {name}" for name in ("corrected", "dropped", "dead") if books.get(name)]
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+def _verdict_data(verdict: "Verdict") -> dict[str, Any]:
+    differences = [
+        {"key": each.key, "served": each.served, "recomputed": each.recomputed}
+        for each in verdict.differences[:_MAX_DIFFERENCES]
+    ]
+    return {
+        "view": verdict.view,
+        "rows": verdict.rows,
+        "equal": verdict.is_equal,
+        "different": len(verdict.differences),
+        "differences": differences,
+        "books": dict(verdict.reflected.books),
+        "offsets": verdict.reflected.offsets,
+    }
+
+
+def _verdict_text(verdicts: "list[Verdict]") -> str:
+    rows = [_row(each) for each in verdicts]
+    columns = ("view", "rows", "on time", "corrected", "dropped", "dead", "verdict")
+    lines = [table_text(columns, rows)]
+    for verdict in verdicts:
+        for each in verdict.differences[:_MAX_DIFFERENCES]:
+            lines.append(f"{verdict.view} {each.key}: served {each.served}, recomputed {each.recomputed}")
+        if len(verdict.differences) > _MAX_DIFFERENCES:
+            lines.append(f"{verdict.view}: and {len(verdict.differences) - _MAX_DIFFERENCES:,} more")
+    return "\n".join(lines)
+
+
+def _row(verdict: "Verdict") -> list[Any]:
+    books = verdict.reflected.books
+    counts = [int(books.get(name, 0)) for name in ("on_time", "corrected", "dropped", "dead")]
+    word = "equal" if verdict.is_equal else f"{len(verdict.differences):,} rows differ"
+    return [verdict.view, verdict.rows, *counts, word]
