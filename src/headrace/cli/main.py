@@ -56,6 +56,7 @@ app.command("tail")(tail.tail)
 app.add_typer(topics.app, name="topics")
 app.add_typer(groups.app, name="groups")
 app.add_typer(queues.app, name="queues")
+app.add_typer(deadletters.app, name="deadletters")
 app.add_typer(access.users, name="users")
 app.add_typer(access.acls, name="acls")
 

@@ -6,48 +6,70 @@ once, neither loses nor repeats one. What carries no word of where it came from,
 from another queue, stays where it is.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import (
+    TIMESTAMP_CREATE_TIME,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
 
 from headrace.cli.connection import ANSWER_TIMEOUT_S, producer, reader
+from headrace.cli.dead_letters import PREFIXES, STREAM_PREFIX, read_letter
 from headrace.cli.failures import explained, from_kafka
 from headrace.cli.questions import Log, Partition
 from headrace.errors import RequestError
 
-__all__ = ["Redrive", "source_of"]
+__all__ = ["Redrive", "redrive_group", "source_of"]
 
-PREFIX = "__dlq.errors."
 TRANSACTION_RECORDS = 500
 
 
-def source_of(message: Message, queue: str) -> TopicPartition | None:
-    """Where a dead letter of the queue came from; None if it is none of the queue's."""
-    headers: dict[str, Any] = dict(message.headers() or ())
-    try:
-        if headers[PREFIX + "group"].decode() != queue:
-            return None
-        topic = headers[PREFIX + "topic"].decode()
-        return TopicPartition(topic, int(headers[PREFIX + "partition"]), int(headers[PREFIX + "offset"]))
-    except (KeyError, ValueError, AttributeError):
+def redrive_group(name: str) -> str:
+    """The group whose offsets say how far a queue's, or a topic's, dead letters were sent again."""
+    return f"headrace-redrive.{name}"
+
+
+def source_of(message: Message, queue: str | None) -> TopicPartition | None:
+    """Where a dead letter came from; None if it does not say, or is not of the queue that is named."""
+    letter = read_letter(_headers(message))
+    if letter is None or letter.source is None or queue not in (None, letter.owner):
         return None
+    return TopicPartition(*letter.source)
 
 
 class Redrive:
-    """Sends the dead letters of one queue again."""
+    """Sends the dead letters of one queue, or of a topic of streams, again."""
 
-    def __init__(self, log: Log, queue: str, dead_letters: str, *, most: int | None = None) -> None:
+    def __init__(
+        self,
+        log: Log,
+        name: str,
+        dead_letters: str,
+        *,
+        most: int | None = None,
+        of_streams: bool = False,
+    ) -> None:
         self._log = log
-        self._queue = queue
+        self._queue = None if of_streams else name
         self._topic = dead_letters
         self._most = most
-        self._group = f"headrace-redrive.{queue}"
+        self._group = redrive_group(name)
         self.sent = self.skipped = 0
+        self.targets: Counter[str] = Counter()
 
-    def run(self, progress: Callable[[int], None] = lambda _: None) -> None:
-        """Until the dead letters that are there now are through, or `most` of them."""
+    def run(self, progress: Callable[[int], None] = lambda _: None, *, dry_run: bool = False) -> None:
+        """Until the dead letters that are there now are through, or `most` of them.
+
+        A dry run counts what would be sent, and leaves everything as it is.
+        """
         bootstrap = self._log.bootstrap
         partitions = self._log.partitions(self._topic)
         ends = {
@@ -60,6 +82,9 @@ class Redrive:
         }
         consumer = reader(bootstrap, **properties)
         with explained("sending dead letters again", bootstrap):
+            if dry_run:
+                self._count(consumer, ends)
+                return
             sender = producer(bootstrap, **{"transactional.id": self._group})
             sender.init_transactions(ANSWER_TIMEOUT_S)  # whoever else redrives this queue is fenced
             try:
@@ -68,6 +93,19 @@ class Redrive:
                     progress(self.sent)
             finally:
                 consumer.close()
+
+    def _count(self, consumer: Consumer, ends: dict[Partition, int]) -> None:
+        try:
+            for batch in self._batches(consumer, ends):
+                self._sent(batch)
+        finally:
+            consumer.close()
+
+    def _sent(self, batch: list[Message]) -> None:
+        sources = [source for message in batch if (source := source_of(message, self._queue)) is not None]
+        self.targets.update(source.topic for source in sources)
+        self.sent += len(sources)
+        self.skipped += len(batch) - len(sources)
 
     def _batches(self, consumer: Consumer, ends: dict[Partition, int]) -> Iterator[list[Message]]:
         """What was not sent yet, transaction by transaction."""
@@ -104,14 +142,12 @@ class Redrive:
     def _send(self, sender: Producer, consumer: Consumer, batch: list[Message]) -> None:
         """One transaction."""
         refused: list[KafkaError] = []
-        sent = 0
         sender.begin_transaction()
         try:
             for message in batch:
                 source = source_of(message, self._queue)
                 if source is not None:
                     sender.produce(**_again(message, source), on_delivery=_collect(refused))
-                    sent += 1
             sender.flush(ANSWER_TIMEOUT_S)
             if refused:
                 raise self._refusal(refused[0])
@@ -122,8 +158,7 @@ class Redrive:
         except (KafkaException, RequestError):
             _abort(sender)
             raise
-        self.sent += sent
-        self.skipped += len(batch) - sent
+        self._sent(batch)
 
     def _refusal(self, error: KafkaError) -> RequestError:
         return RequestError(
@@ -134,16 +169,26 @@ class Redrive:
 
 
 def _again(message: Message, source: TopicPartition) -> dict[str, Any]:
-    """The record as it was, and where it was meanwhile."""
-    kept = [header for header in message.headers() or () if not header[0].startswith(PREFIX)]
+    """The record as it was, and where it was meanwhile; a stream's letter has the record's own time."""
+    headers = _headers(message)
+    kept = [header for header in headers if not header[0].startswith(PREFIXES)]
     came = f"{message.topic()}:{message.partition()}:{message.offset()}".encode()
-    return {
+    again: dict[str, Any] = {
         "topic": source.topic,
         "partition": source.partition,
         "key": message.key(),
         "value": message.value(),
         "headers": [*kept, ("headrace.redriven.from", came)],
     }
+    kind, timestamp_ms = message.timestamp()
+    if kind == TIMESTAMP_CREATE_TIME and any(name.startswith(STREAM_PREFIX) for name, _ in headers):
+        again["timestamp"] = timestamp_ms
+    return again
+
+
+def _headers(message: Message) -> list[tuple[str, bytes | None]]:
+    headers: Any = message.headers() or []
+    return list(headers)
 
 
 def _place(message: Message) -> tuple[Partition, int]:

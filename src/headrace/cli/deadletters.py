@@ -1,0 +1,172 @@
+"""`headrace deadletters`: records that streams could not read, and sending them again."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+from confluent_kafka import TopicPartition
+
+from headrace.cli.connection import ANSWER_TIMEOUT_S, admin, reader
+from headrace.cli.dead_letters import Letter, is_dead_letter_topic, read_letter
+from headrace.cli.failures import explained
+from headrace.cli.following import Range, follow
+from headrace.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json
+from headrace.cli.output import Output, table_text
+from headrace.cli.questions import Log
+from headrace.cli.records import ReadRecord
+from headrace.cli.redrive import Redrive, redrive_group
+from headrace.cli.values import escape, render_payload
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Show records that could not be read, and send them again.",
+)
+
+DeadTopic = Annotated[str, typer.Argument(metavar="TOPIC", help="Dead-letter topic, such as shop.dead.")]
+_SHOWN_VALUE = 200
+
+
+@app.command("list")
+def list_command(
+    topic: Annotated[
+        str | None, typer.Argument(metavar="[TOPIC]", help="Dead-letter topic; without it, all of them.")
+    ] = None,
+    reason: Annotated[
+        str | None,
+        typer.Option("--reason", metavar="TEXT", help="Only reasons that hold this text."),
+    ] = None,
+    source: Annotated[
+        str | None, typer.Option("--source", metavar="TOPIC", help="Only letters that came from this topic.")
+    ] = None,
+    waiting: Annotated[
+        bool, typer.Option("--waiting", help="Only letters that were not sent again yet.")
+    ] = False,
+    most: Annotated[
+        int | None, typer.Option("--most", metavar="N", min=1, help="Show no more than so many.")
+    ] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: Json = False,
+) -> None:
+    """List dead-letter topics, or the letters of one with their reasons."""
+    log, output = Log(admin(bootstrap), bootstrap), Output(as_json=as_json)
+    if topic is None:
+        output.document({"topics": _summaries(log)}, _render_summaries)
+        return
+    limits = log.bounds(log.partitions(topic), committed_only=True)
+    next_offsets = _redriven(log, topic) if waiting else {}
+    ranges = [
+        Range(
+            topic=topic, partition=index, start=max(bound.start, next_offsets.get(index, 0)), stop=bound.end
+        )
+        for (_, index), bound in limits.items()
+    ]
+    follow(bootstrap, ranges, _Printer(output, reason, source, most), output)
+
+
+def _summaries(log: Log) -> list[dict[str, Any]]:
+    """Every dead-letter topic with how many letters are in it, and how many of them were not sent again."""
+    found = []
+    for topic in sorted(filter(is_dead_letter_topic, log.cluster().topics)):
+        limits = log.bounds(log.partitions(topic), committed_only=True)
+        next_offsets = _redriven(log, topic)
+        held = sum(bound.end - bound.start for bound in limits.values())
+        waiting = sum(
+            bound.end - max(bound.start, next_offsets.get(index, 0)) for (_, index), bound in limits.items()
+        )
+        found.append({"topic": topic, "offsets": held, "waiting": waiting})
+    return found
+
+
+def _redriven(log: Log, topic: str) -> dict[int, int]:
+    """How far each partition was sent again."""
+    properties: dict[str, Any] = {"group.id": redrive_group(topic)}
+    member = reader(log.bootstrap, **properties)
+    try:
+        with explained("asking how far dead letters were sent again", log.bootstrap):
+            wanted = [TopicPartition(*each) for each in log.partitions(topic)]
+            places = member.committed(wanted, ANSWER_TIMEOUT_S)
+    finally:
+        member.close()
+    return {place.partition: place.offset for place in places if place.offset >= 0}
+
+
+def _render_summaries(data: dict[str, Any]) -> str:
+    if not data["topics"]:
+        return "no dead-letter topics"
+    rows = [(row["topic"], row["offsets"], row["waiting"]) for row in data["topics"]]
+    return table_text(("topic", "offsets", "not sent again"), rows)
+
+
+@dataclass(slots=True)
+class _Printer:
+    """Shows letters that pass, up to a number."""
+
+    output: Output
+    reason: str | None
+    source: str | None
+    most: int | None
+    shown: int = 0
+
+    def __call__(self, record: ReadRecord) -> bool:
+        letter = read_letter(record.headers)
+        if letter is not None and self._passes(letter):
+            self._show(letter, record)
+            self.shown += 1
+        return self.most is None or self.shown < self.most
+
+    def _passes(self, letter: Letter) -> bool:
+        if self.reason is not None and self.reason.lower() not in (letter.reason or "").lower():
+            return False
+        return self.source is None or letter.topic == self.source
+
+    def _show(self, letter: Letter, record: ReadRecord) -> None:
+        if self.output.as_json:
+            self.output.line(letter.to_json(record))
+            return
+        came = "unknown" if letter.source is None else "{}:{}:{}".format(*letter.source)
+        error = f" ({letter.error})" if letter.error else ""
+        place = f"{record.topic}:{record.partition}:{record.offset}"
+        head = f"{place}  from {came}  {letter.reason or 'no reason given'}{error}"
+        value = "null" if record.value is None else render_payload(record.value[:_SHOWN_VALUE])
+        key = "" if record.key is None else f"{render_payload(record.key)} = "
+        self.output.write(escape(head) + "\n" + _indented(key + value))
+
+
+def _indented(text: str) -> str:
+    return "\n".join("    " + line for line in text.split("\n"))
+
+
+@app.command("redrive")
+def redrive(
+    topic: DeadTopic,
+    most: Annotated[
+        int | None, typer.Option("--most", metavar="N", min=1, help="Look at no more than so many.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Count what would be sent and to which topics; send nothing.")
+    ] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: Json = False,
+) -> None:
+    """Send dead letters back to the topics they came from, each once."""
+    log = Log(admin(bootstrap), bootstrap)
+    work = Redrive(log, topic, topic, most=most, of_streams=True)
+    work.run(dry_run=dry_run)
+    data = {
+        "from": topic,
+        "sent": work.sent,
+        "skipped": work.skipped,
+        "to": dict(sorted(work.targets.items())),
+        "dry_run": dry_run,
+    }
+    Output(as_json=as_json).document(data, _render_redrive)
+
+
+def _render_redrive(data: dict[str, Any]) -> str:
+    done = "would be sent again" if data["dry_run"] else "sent again"
+    skipped = f"; {data['skipped']:,} do not say where they came from and stay" if data["skipped"] else ""
+    where = ", ".join(f"{count:,} to {escape(name)}" for name, count in data["to"].items())
+    return f"{data['sent']:,} dead letters of {data['from']} {done}{': ' + where if where else ''}{skipped}"

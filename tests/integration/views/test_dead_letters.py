@@ -1,0 +1,96 @@
+"""`headrace deadletters` on our log and on a Kafka."""
+
+import itertools
+import json
+
+import pytest
+from reading import read
+
+from headrace.cli.main import run
+from headrace.views import OutputRecord, RecordSink, TopicSettings
+
+_names = itertools.count()
+
+
+@pytest.fixture
+def letters(log):
+    """A source of two partitions, and a dead-letter topic that holds five of its records and a stray."""
+    number = next(_names)
+    source, dead = f"orders-{number}", f"shop-{number}.dead"
+    sink = RecordSink(
+        log, dead, "q", topics={source: TopicSettings(partitions=2), dead: TopicSettings(partitions=1)}
+    )
+    found = [letter(dead, source, index) for index in range(5)]
+    sink.write(0, [*found[:3], OutputRecord(dead, b"stray", b"no word of where it came from"), *found[3:]])
+    sink.close()
+    return source, dead
+
+
+def letter(dead, source, index):
+    reason = "not JSON" if index % 2 else "no event time"
+    about = {"reason": reason, "topic": source, "partition": index % 2, "offset": 10 + index, "query": "q"}
+    headers = (
+        ("own", b"1"),
+        *((f"headrace.dead.{name}", str(value).encode()) for name, value in about.items()),
+    )
+    return OutputRecord(dead, b"k%d" % index, b"v%d\x1b" % index, headers, None, 1_700_000_000_000 + index)
+
+
+@pytest.fixture
+def headrace(log, capsys):
+    def invoke(*arguments, code=0):
+        capsys.readouterr()
+        assert run([*arguments, "--bootstrap", log.bootstrap_servers]) == code
+        return capsys.readouterr().out
+
+    return invoke
+
+
+def test_letters_are_listed_with_where_they_came_from_and_why(letters, headrace):
+    source, dead = letters
+    (about,) = [
+        each
+        for each in json.loads(headrace("deadletters", "list", "--json"))["topics"]
+        if each["topic"] == dead
+    ]
+    assert about["offsets"] == about["waiting"] >= 6
+    shown = [json.loads(line) for line in headrace("deadletters", "list", dead, "--json").splitlines()]
+    assert [each["key"] for each in shown] == ["k0", "k1", "k2", "k3", "k4"]
+    assert shown[1]["dead_letter"] == {
+        "reason": "not JSON",
+        "error": None,
+        "source": {"topic": source, "partition": 1, "offset": 11},
+        "owner": "q",
+    }
+    assert shown[1]["headers"] == [{"key": "own", "value": "1", "encoding": "text"}]
+    text = headrace("deadletters", "list", dead, "--reason", "json", "--most", "1")
+    assert f"from {source}:1:11  not JSON" in text and "k1 = v1\\x1b" in text and "\x1b" not in text
+    assert headrace("deadletters", "list", dead, "--source", "elsewhere") == ""
+
+
+def test_redriven_letters_are_on_their_topic_once_as_they_were(log, letters, headrace):
+    source, dead = letters
+    plan = json.loads(headrace("deadletters", "redrive", dead, "--dry-run", "--json"))
+    assert plan == {"from": dead, "sent": 5, "skipped": 1, "to": {source: 5}, "dry_run": True}
+    assert read(log, source) == []
+    assert "2 dead letters" in headrace("deadletters", "redrive", dead, "--most", "2")
+    assert len(headrace("deadletters", "list", dead, "--waiting", "--json").splitlines()) == 3
+    assert json.loads(headrace("deadletters", "redrive", dead, "--json"))["sent"] == 3
+    assert "0 dead letters" in headrace("deadletters", "redrive", dead)
+    found = sorted(read(log, source), key=lambda each: each["key"])
+    assert [(each["key"], each["partition"]) for each in found] == [(b"k%d" % n, n % 2) for n in range(5)]
+    for number, each in enumerate(found):
+        assert each["value"] == b"v%d\x1b" % number
+        assert [header["key"] for header in each["headers"]] == ["own", "headrace.redriven.from"]
+        assert round(each["timestamp"].timestamp() * 1000) == 1_700_000_000_000 + number
+
+
+def test_a_topic_that_is_gone_ends_it_and_loses_nothing(log, headrace, capsys):
+    number = next(_names)
+    dead = f"gone-{number}.dead"
+    sink = RecordSink(log, dead, "q", topics={dead: TopicSettings()})
+    sink.write(0, [letter(dead, f"never-made-{number}-\xe4", 0)])
+    sink.close()
+    headrace("deadletters", "redrive", dead, code=1)
+    assert len(headrace("deadletters", "list", dead, "--waiting", "--json").splitlines()) == 1
+    headrace("deadletters", "list", f"nosuch-{number}", code=1)
