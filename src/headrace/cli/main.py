@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from headrace import __version__
-from headrace.cli import access, applications, demo, groups, produce, queues, tail, topics
+from headrace.cli import access, applications, deadletters, demo, groups, produce, queues, tail, topics
 from headrace.cli.exit_codes import ExitCode
 from headrace.cli.failures import exit_code
 from headrace.cli.identity import add_identity_options
