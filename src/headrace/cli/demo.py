@@ -10,9 +10,9 @@ __all__ = ["demo"]
 
 def demo(
     seconds: Annotated[
-        float, typer.Option("--seconds", metavar="N", min=1, help="How long to produce orders.")
+        float, typer.Option("--seconds", metavar="N", min=1, help="How long the shop lives after its first result.")
     ] = 20,
-    rate: Annotated[int, typer.Option("--rate", metavar="N", min=1, help="Orders a second.")] = 2000,
+    rate: Annotated[int, typer.Option("--rate", metavar="N", min=1, help="Events a second.")] = 2000,
     data: Annotated[
         Path | None,
         typer.Option(
@@ -24,7 +24,7 @@ def demo(
         typer.Option("--bootstrap", "-b", metavar="HOST:PORT", help="Use this log instead of starting one."),
     ] = None,
 ) -> int:
-    """Run the demonstration: a log, a producer, Spark, SQLite."""
+    """Run the demonstration: a small shop that lives, and is proved at the end."""
     from headrace.demo import run  # Spark is heavy: only for whoever asks for it
 
     return run(seconds, rate=rate, data=data, bootstrap=bootstrap)

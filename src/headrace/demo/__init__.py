@@ -1,11 +1,11 @@
-"""The demonstration: orders through a log, a Spark query and SQLite, checked at the end.
+"""The demonstration: a small shop that lives, and is proved at the end.
 
-`run` starts the log and a producer in processes of their own, counts and sums the
-orders of each minute with Spark, shows the table as it grows, and compares it with
-what the producer was told is safe. It is an application like a user's: it imports
-`streams` and `client`, and nothing imports it but the command line.
+`run` runs an ordinary application (`shop.py`) on an embedded log, sends it traffic with
+late, duplicate, malformed and future-dated events from a process of its own, shows
+results and corrections as they come, and ends with a batch recomputation of every view
+from the log. It imports `app` and below, and nothing imports it but the command line.
 """
 
-from headrace.demo.run import DemoOptions, run
+from headrace.demo.run import run
 
-__all__ = ["DemoOptions", "run"]
+__all__ = ["run"]

@@ -9,8 +9,10 @@ from headrace.errors import HeadraceError
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="headrace demo", description="Run the demonstration.")
-    parser.add_argument("--seconds", type=float, default=20, help="how long to produce once Spark is ready")
-    parser.add_argument("--rate", type=int, default=2000, help="orders a second")
+    parser.add_argument(
+        "--seconds", type=float, default=20, help="how long the shop lives after its first result"
+    )
+    parser.add_argument("--rate", type=int, default=2000, help="events a second")
     parser.add_argument("--data", help="an empty folder to keep everything in (default: a temporary one)")
     parser.add_argument(
         "--bootstrap", help="use the log at host:port, ours or Kafka, instead of starting one"

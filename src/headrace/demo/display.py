@@ -1,98 +1,76 @@
-"""What the demonstration shows while it runs: a live table on a terminal, plain lines elsewhere."""
+"""What the demonstration says while it runs; may be called from any thread."""
 
 import sys
 import threading
 import time
-from collections.abc import Mapping
-from typing import Self
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from rich.console import Console, Group
-from rich.live import Live
+from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
-from headrace.demo.orders import Totals
+from headrace.app.sink import BatchReport
+from headrace.app.verifying import Verdict
+from headrace.views import Change
 
-__all__ = ["Display", "money"]
+__all__ = ["Display"]
 
-_SHOWN_MINUTES = 12
+_EVERY_LINE = 5
+_COUNTS = ("on_time", "corrected", "dropped", "filtered", "dead")
 
 
 class Display:
-    """Says what happens, with the seconds since the start; may be called from any thread."""
+    """Lines with the seconds since the start, and a table at the end."""
 
-    def __init__(self, *, live: bool | None = None) -> None:
+    def __init__(self) -> None:
         self._began = time.monotonic()
         self._lock = threading.Lock()
-        self._produced = 0
-        self._minutes: Mapping[str, Totals] = {}
-        self._console = Console(highlight=False)
-        use_live = sys.stdout.isatty() if live is None else live
-        self._live = Live(console=self._console, refresh_per_second=8) if use_live else None
+        self._console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
+        self._lines = 0
+        self.first_result_s: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Since the start."""
+        return time.monotonic() - self._began
 
     def say(self, text: str) -> None:
-        """One line, which stays."""
+        """One line."""
         with self._lock:
-            line = f"{time.monotonic() - self._began:6.1f} s  {text}"
-            self._console.print(line, markup=False, soft_wrap=True)
+            self._console.print(f"{self.seconds:6.1f} s  {text}", markup=False, soft_wrap=True)
 
-    def produced(self, count: int) -> None:
-        """How many orders the log has acknowledged so far."""
-        self._produced = count
-        if self._live is None and not self._minutes:  # from then on, the batches tell
-            self.say(f"produced {count:,} orders")
-        self._refresh()
+    def sent(self, progress: Mapping[str, Any]) -> None:
+        """What the traffic says of itself."""
+        self._lines += 1
+        if self.first_result_s is None and self._lines % _EVERY_LINE == 1:
+            self.say(f"traffic: {sum(progress['acknowledged'].values()):,} events acknowledged")
 
-    def counted(self, batch_id: int, minutes: Mapping[str, Totals]) -> None:
-        """What the table holds after a micro-batch."""
-        self._minutes = minutes
-        if self._live is None:
-            orders, cents = total(minutes)
-            self.say(
-                f"batch {batch_id}: {orders:,} of {self._produced:,} orders are in SQLite, "
-                f"{money(cents)} in {len(minutes)} minutes"
-            )
-        self._refresh()
+    def batch(self, report: BatchReport) -> None:
+        """One micro-batch that had records or changed something."""
+        changed = [f"{name} {count:,}" for name, count in report.changed.items() if count]
+        if not report.records and not changed:
+            return
+        if changed and self.first_result_s is None:
+            self.first_result_s = self.seconds
+        self.say(
+            f"{report.query}: {report.records:,} records; changed: {', '.join(changed) or 'nothing yet'}"
+        )
 
-    def result(self, minutes: Mapping[str, Totals]) -> None:
-        """The whole table, at the end."""
-        self._stop_live()
-        self._console.print(_table(minutes))
+    def correction(self, change: Change) -> None:
+        """A published result that was taken back and put right."""
+        assert change.before is not None and change.after is not None
+        where = f"{change.key['region']} {change.key['window_start'][11:16]}"
+        was, now = change.before["revenue"], change.after["revenue"]
+        self.say(f"  corrected: revenue of {where} was {was:,.2f} and is {now:,.2f}")
 
-    def __enter__(self) -> Self:
-        if self._live is not None:
-            self._live.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop_live()
-
-    def _stop_live(self) -> None:
-        if self._live is not None:
-            self._live.update(Text(""))
-            self._live.stop()
-
-    def _refresh(self) -> None:
-        if self._live is not None:
-            newest = dict(sorted(self._minutes.items())[-_SHOWN_MINUTES:])
-            orders, _ = total(self._minutes)
-            text = Text(f"produced {self._produced:,} orders, counted {orders:,}")
-            self._live.update(Group(_table(newest), text))
-
-
-def total(minutes: Mapping[str, Totals]) -> Totals:
-    """The sum over all minutes."""
-    return Totals(sum(each.orders for each in minutes.values()), sum(each.cents for each in minutes.values()))
-
-
-def money(cents: int) -> str:
-    return f"{cents // 100:,}.{cents % 100:02d}"
-
-
-def _table(minutes: Mapping[str, Totals]) -> Table:
-    table = Table("minute", box=None, pad_edge=False)
-    table.add_column("orders", justify="right")
-    table.add_column("revenue", justify="right")
-    for minute, (orders, cents) in sorted(minutes.items()):
-        table.add_row(minute, f"{orders:,}", money(cents))
-    return table
+    def verdicts(self, verdicts: Sequence[Verdict], freshness: Mapping[str, str]) -> None:
+        """The table of results."""
+        table = Table("view", box=None, pad_edge=False)
+        for name in ("rows", *(each.replace("_", " ") for each in _COUNTS), "reflects", "verdict"):
+            table.add_column(name, justify="right")
+        for each in verdicts:
+            counts = [f"{each.reflected.books.get(name, 0):,}" for name in _COUNTS]
+            word = "equal" if each.is_equal else f"{len(each.differences):,} rows differ"
+            table.add_row(each.view, f"{each.rows:,}", *counts, freshness[each.view], word)
+        with self._lock:
+            self._console.print(table)

@@ -1,42 +1,29 @@
-"""Runs the demonstration from start to verdict."""
+"""Runs the demonstration from start to verdict: an ordinary application, traffic, and the proof."""
 
 import contextlib
 import shutil
 import tempfile
-import threading
-import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
-from headrace.client import Connection, admin
-from headrace.demo.children import LogProcess, ProducerProcess
-from headrace.demo.display import Display, money, total
-from headrace.demo.job import start_query
-from headrace.demo.orders import Totals
-from headrace.demo.table import MinuteTable
-from headrace.errors import ConfigError
-from headrace.streams import local_spark
+from headrace.app.loading import load_app
+from headrace.app.running import Running, RunOptions, running
+from headrace.app.verifying import Verdict, verify_view
+from headrace.client import LATEST, Connection, RawFetcher
+from headrace.demo.children import TrafficProcess
+from headrace.demo.display import Display
+from headrace.errors import ConfigError, RequestError
+from headrace.views import Kind
 
-__all__ = ["DemoOptions", "differences", "run"]
+__all__ = ["APPLICATION", "run"]
 
-_PARTITIONS = 4
+APPLICATION = Path(__file__).with_name("shop.py")
 _INTERRUPTED = 130
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DemoOptions:
-    """How much to show, and where to keep it."""
-
-    seconds: float
-    rate: int
-    seed: int
-    bootstrap: str | None
-    live: bool | None
+_CATCH_UP_S = 180
+_MAX_CORRECTIONS_SHOWN = 2
 
 
 def run(
@@ -46,123 +33,131 @@ def run(
     data: str | Path | None = None,
     bootstrap: str | None = None,
     seed: int = 7,
-    live: bool | None = None,
 ) -> int:
-    """Shows orders being counted for `seconds` after Spark is ready; 0 if the result is exactly right.
+    """Lets the shop live for `seconds` after its first result; 0 if every view is what the log says.
 
-    1 says that SQLite and the producer differ (each difference is printed), 130 that
-    Ctrl-C ended it. Everything is kept in `data`, an empty folder, or in a temporary
-    one that is removed. `bootstrap` names a log to use instead of starting one.
+    1 says that a view differs (the differences are printed), 130 that Ctrl-C ended it.
+    Everything is kept in `data`, an empty folder, or in a temporary one that is removed.
+    `bootstrap` names a log to use instead of starting one.
     """
-    options = DemoOptions(
-        seconds=20 if seconds is None else seconds, rate=rate, seed=seed, bootstrap=bootstrap, live=live
-    )
-    with _folder(data) as folder, Display(live=live) as display:
+    display = Display()
+    with _folder(data) as folder:
         try:
-            return _run(options, folder, display)
+            return _run(20 if seconds is None else seconds, rate, seed, folder, bootstrap, display)
         except KeyboardInterrupt:
             display.say("interrupted; everything was stopped")
             return _INTERRUPTED
 
 
-def differences(produced: Mapping[str, Totals], stored: Mapping[str, Totals]) -> list[str]:
-    """What the table has that was not produced, and the other way round, minute by minute."""
-    return [
-        f"{minute}: produced {produced.get(minute)}, SQLite has {stored.get(minute)}"
-        for minute in sorted({*produced, *stored})
-        if produced.get(minute) != stored.get(minute)
-    ]
-
-
-def _run(options: DemoOptions, folder: Path, display: Display) -> int:
-    with contextlib.ExitStack() as ending:
-        bootstrap = options.bootstrap or _start_log(folder, display, ending)
-        topic = _create_topic(bootstrap, ending, keep=options.bootstrap is None)
-        producer = _start_producer(options, bootstrap, topic, display, ending)
-        table = MinuteTable(folder / "orders.db")
-        display.say("Spark: starting, which takes a few seconds")
-        spark = _start_spark(ending)
-        started = threading.Event()
-
-        def on_batch(batch_id: int) -> None:
-            display.counted(batch_id, table.minutes())
-            started.set()
-
-        query = start_query(
-            spark,
-            table,
-            bootstrap=bootstrap,
-            topic=topic,
-            checkpoint=str(folder / "checkpoint"),
-            on_batch=on_batch,
+def _run(seconds: float, rate: int, seed: int, folder: Path, bootstrap: str | None, display: Display) -> int:
+    app = load_app(APPLICATION)
+    options = RunOptions(data=folder, bootstrap=bootstrap)
+    with running(app, options, on_batch=display.batch, on_message=display.say) as started:
+        display.say(f"running {APPLICATION.name}: {', '.join(app.views)}")
+        traffic = TrafficProcess(
+            bootstrap=started.bootstrap, rate=rate, seed=seed, seconds=seconds, on_progress=display.sent
         )
-        ending.callback(query.stop)
-        display.say("Spark: counting orders per minute into SQLite")
-        _watch(query, started, options.seconds)
-        last = producer.finish()
-        display.say(f"producer: done, {last['acknowledged']:,} orders acknowledged, {last['failed']:,} not")
-        query.processAllAvailable()
-        produced = {minute: Totals(*totals) for minute, totals in last["minutes"].items()}
-        return _verdict(produced, table.minutes(), display)
+        with contextlib.closing(contextlib.ExitStack()) as ending:
+            ending.callback(traffic.end)
+            display.say(f"traffic: {rate:,} events a second (process {traffic.pid})")
+            _live(started, display, seconds)
+            last = traffic.finish()
+        _say_sent(last, display)
+        _wait_until_caught_up(started)
+        return _verdict(started, last, display)
 
 
-def _watch(query: StreamingQuery, started: threading.Event, seconds: float) -> None:
-    """Waits for the first result and then for `seconds`; raises what the query raises."""
-    while not started.is_set():
-        query.awaitTermination(1)
-    query.awaitTermination(max(1, round(seconds)))
+def _live(started: Running, display: Display, seconds: float) -> None:
+    """Waits for the first result and then for `seconds`, showing corrections as they come."""
+    seen = 0
+    while display.first_result_s is None:
+        started.wait(0.5)
+    while display.seconds < display.first_result_s + seconds:
+        started.wait(1)
+        seen = _show_corrections(started, display, seen)
 
 
-def _verdict(produced: Mapping[str, Totals], stored: Mapping[str, Totals], display: Display) -> int:
-    display.result(stored)
-    wrong = differences(produced, stored)
-    for line in wrong:
-        display.say(f"DIFFERENT {line}")
-    if wrong or not produced:
-        display.say("the table is not what was produced" if produced else "nothing was produced")
-        return 1
-    orders, cents = total(stored)
-    display.say(f"checked: SQLite holds exactly what was produced, {orders:,} orders, {money(cents)}")
-    return 0
+def _show_corrections(started: Running, display: Display, seen: int) -> int:
+    store = started.stores["revenue_per_minute"]
+    last = store.last_sequence("revenue_per_minute")
+    with contextlib.suppress(RequestError):  # more came than is kept: go on with what comes next
+        changes = store.changes("revenue_per_minute", since=seen, limit=10_000)
+        corrections = [each for each in changes if each.kind == Kind.CORRECTION and each.before is not None]
+        for change in corrections[-_MAX_CORRECTIONS_SHOWN:]:
+            display.correction(change)
+    return last
 
 
-# --- what it starts, each ended by the stack in reverse order ---------------------------------
-
-
-def _start_log(folder: Path, display: Display, ending: contextlib.ExitStack) -> str:
-    log = LogProcess(folder / "log")
-    ending.callback(log.end)
-    display.say(f"log: listening on {log.bootstrap} (process {log.pid}), data in {folder / 'log'}")
-    return log.bootstrap
-
-
-def _create_topic(bootstrap: str, ending: contextlib.ExitStack, *, keep: bool) -> str:
-    """A topic of this run's own, so that the count can be exact on a log that others use too."""
-    client = admin(Connection(bootstrap_servers=bootstrap))
-    name = "orders" if keep else f"headrace-demo-orders-{uuid.uuid4().hex[:8]}"
-    client.create_topics([NewTopic(name, _PARTITIONS, 1)])[name].result(30)
-    if not keep:
-        ending.callback(lambda: client.delete_topics([name])[name].result(30))
-    return name
-
-
-def _start_producer(
-    options: DemoOptions, bootstrap: str, topic: str, display: Display, ending: contextlib.ExitStack
-) -> ProducerProcess:
-    producer = ProducerProcess(
-        bootstrap=bootstrap, topic=topic, rate=options.rate, seed=options.seed, on_progress=display.produced
+def _say_sent(last: Mapping[str, Any], display: Display) -> None:
+    faults = ", ".join(f"{count:,} {name}" for name, count in sorted(last["faults"].items()))
+    total = sum(last["acknowledged"].values())
+    display.say(
+        f"traffic: stopped; {total:,} events acknowledged, of these {faults}; {last['failed']:,} failed"
     )
-    ending.callback(producer.end)
-    display.say(f"producer: {options.rate:,} orders a second to topic {topic} (process {producer.pid})")
-    return producer
 
 
-def _start_spark(ending: contextlib.ExitStack) -> SparkSession:
-    running = SparkSession.getActiveSession()
-    spark = local_spark("headrace-demo")
-    if running is None:  # a session that was there before is its owner's to stop
-        ending.callback(spark.stop)
-    return spark
+def _wait_until_caught_up(started: Running) -> None:
+    """Waits until every view reflects the end of the log."""
+    for _ in range(_CATCH_UP_S * 2):
+        if not _behind(started):
+            return
+        started.wait(0.5)
+    raise RequestError(f"the views did not catch up within {_CATCH_UP_S} s: {', '.join(_behind(started))}")
+
+
+def _behind(started: Running) -> list[str]:
+    behind = []
+    with RawFetcher(Connection(bootstrap_servers=started.bootstrap)) as fetcher:
+        for planned in started.plan.streams:
+            ends = fetcher.offsets(planned.name, LATEST)
+            for view in planned.views:
+                if view.view.name in started.stores:
+                    reflected = started.stores[view.view.name].reflected(view.view.name).offsets
+                    if any(reflected.get(planned.name, {}).get(each, 0) < end for each, end in ends.items()):
+                        behind.append(view.view.name)
+    return behind
+
+
+def _verdict(started: Running, last: Mapping[str, Any], display: Display) -> int:
+    spark = SparkSession.getActiveSession()
+    assert spark is not None
+    display.say("verifying every view against a batch recomputation from the log")
+    verdicts, reflects = [], {}
+    for planned in started.plan.streams:
+        for number, view in enumerate(planned.views):
+            name = view.view.name
+            if name in started.stores:
+                verdict = verify_view(spark, planned, number, started.stores[name], started.bootstrap)
+                verdicts.append(verdict)
+                offsets = verdict.reflected.offsets[planned.name]
+                reflects[name] = f"{sum(offsets.values()):,} offsets"
+    display.verdicts(verdicts, reflects)
+    wrong = [*_wrong(verdicts), *_unbalanced(started, verdicts, last)]
+    for line in wrong:
+        display.say(line)
+    if not wrong:
+        display.say("checked: every view is exactly what the log says, and every event is accounted for")
+    return 1 if wrong else 0
+
+
+def _wrong(verdicts: list[Verdict]) -> Iterator[str]:
+    for verdict in verdicts:
+        for each in verdict.differences[:5]:
+            key = dict(each.key)
+            yield f"DIFFERENT {verdict.view} {key}: served {each.served}, recomputed {each.recomputed}"
+
+
+def _unbalanced(started: Running, verdicts: list[Verdict], last: Mapping[str, Any]) -> Iterator[str]:
+    """Every acknowledged event must be in the books of every view of its stream, once."""
+    topics = {view.view.name: planned.name for planned in started.plan.streams for view in planned.views}
+    for verdict in verdicts:
+        counted = sum(
+            verdict.reflected.books.get(name, 0)
+            for name in ("on_time", "corrected", "dropped", "filtered", "dead")
+        )
+        sent = last["acknowledged"].get(topics[verdict.view], 0)
+        if counted != sent:
+            yield f"UNBALANCED {verdict.view}: {sent:,} events acknowledged, {counted:,} in its books"
 
 
 @contextlib.contextmanager

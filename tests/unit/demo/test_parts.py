@@ -1,47 +1,58 @@
-"""The demonstration's own parts: its orders, its table, its verdict."""
+"""The demonstration's own parts: its traffic."""
 
+from collections import Counter
+from datetime import UTC, datetime
 from itertools import islice
 
-from headrace.demo.orders import Tally, Totals, orders
-from headrace.demo.run import differences
-from headrace.demo.table import MinuteTable
+import orjson
+
+from headrace.demo.traffic import traffic
+
+OPENING = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
 
 
-def test_the_same_seed_gives_the_same_orders_and_another_does_not():
-    first, again, other = (list(islice(orders(seed, 100), 50)) for seed in (1, 1, 2))
+def events(count, *, seed=1, rate=300):
+    return list(islice(traffic(seed, rate, OPENING), count))
+
+
+def test_the_same_seed_gives_the_same_events_and_another_does_not():
+    first, again, other = (
+        [event for event in events(300, seed=seed) if event.fault != "future"] for seed in (1, 1, 2)
+    )
     assert first == again != other
 
 
-def test_a_second_of_orders_is_a_minute_of_the_shop():
-    minutes = {order.minute for order in islice(orders(1, 100), 300)}
-    assert minutes == {"2026-01-05 09:00", "2026-01-05 09:01", "2026-01-05 09:02", "2026-01-05 09:03"}
+def test_all_three_topics_get_their_share():
+    counts = Counter(event.topic for event in events(3000))
+    assert set(counts) == {"shop.orders", "shop.clicks", "shop.payments"}
+    assert all(900 < count < 1100 for count in counts.values())
 
 
-def test_a_tally_counts_and_sums_per_minute():
-    tally = Tally()
-    for minute, cents in (("a", 5), ("b", 7), ("a", 6)):
-        tally.add(minute, cents)
-    assert tally.minutes == {"a": Totals(2, 11), "b": Totals(1, 7)}
+def test_a_second_of_traffic_is_a_minute_of_the_shop():
+    orders = [event for event in events(900) if event.topic == "shop.orders" and event.fault is None]
+    last = datetime.fromisoformat(orjson.loads(orders[-1].value)["placed_at"])
+    assert 2 * 60 < (last - OPENING).total_seconds() < 3 * 60
 
 
-def test_a_repeated_batch_changes_nothing(tmp_path):
-    table = MinuteTable(tmp_path / "orders.db")
-    assert table.apply("q", 0, [("09:00", 1, 100)])
-    assert not table.apply("q", 0, [("09:00", 9, 900)])
-    assert table.minutes() == {"09:00": Totals(1, 100)}
+def test_every_fault_happens_and_is_what_it_says():
+    faulty = {}
+    for event in events(20_000):
+        faulty.setdefault(event.fault, event)
+    assert set(faulty) == {None, "late", "future", "duplicate", "malformed"}
+    try:
+        orjson.loads(faulty["malformed"].value)
+    except orjson.JSONDecodeError:
+        pass
+    else:
+        raise AssertionError("a malformed event could be read")
 
 
-def test_a_later_batch_replaces_the_totals_and_another_query_has_batches_of_its_own(tmp_path):
-    table = MinuteTable(tmp_path / "orders.db")
-    table.apply("q", 0, [("09:00", 1, 100)])
-    assert table.apply("q", 1, [("09:00", 2, 300)])
-    assert table.apply("other", 0, [("09:01", 1, 50)])
-    assert table.minutes() == {"09:00": Totals(2, 300), "09:01": Totals(1, 50)}
-
-
-def test_every_kind_of_difference_is_named():
-    produced = {"a": Totals(1, 1), "b": Totals(2, 2), "d": Totals(1, 5)}
-    stored = {"a": Totals(1, 1), "b": Totals(2, 3), "c": Totals(1, 1)}
-    found = differences(produced, stored)
-    assert [line.split(":")[0] for line in found] == ["b", "c", "d"]
-    assert differences(produced, produced) == []
+def test_a_duplicate_is_the_same_event_again():
+    listed = events(5000)
+    pairs = [
+        (before, event)
+        for before, event in zip(listed, listed[1:], strict=False)
+        if event.fault == "duplicate"
+    ]
+    assert pairs
+    assert all(before.value == event.value and before.key == event.key for before, event in pairs)
