@@ -2,7 +2,7 @@
 
 from collections import Counter
 from datetime import UTC, datetime
-from itertools import islice
+from itertools import islice, pairwise
 
 import orjson
 
@@ -49,10 +49,6 @@ def test_every_fault_happens_and_is_what_it_says():
 
 def test_a_duplicate_is_the_same_event_again():
     listed = events(5000)
-    pairs = [
-        (before, event)
-        for before, event in zip(listed, listed[1:], strict=False)
-        if event.fault == "duplicate"
-    ]
+    pairs = [(before, event) for before, event in pairwise(listed) if event.fault == "duplicate"]
     assert pairs
     assert all(before.value == event.value and before.key == event.key for before, event in pairs)
