@@ -130,10 +130,10 @@ def as_svg(graph: Graph) -> str:
     placed = [row[:-2] + [("", "gap")] * (columns - len(row)) + row[-2:] for row in rows]
     widths = [max(len(row[index][0]) for row in placed) * _CHAR + 20 for index in range(columns)]
     lefts = [_PAD + sum(widths[:index]) + index * 34 for index in range(columns)]
-    body = [
-        _row(row, number, lefts, widths, first=number == 0 or placed[number - 1][0] != row[0])
-        for number, row in enumerate(placed)
-    ]
+    body, follows = [], 0
+    for number, row in enumerate(placed):
+        follows = follows + 1 if number and placed[number - 1][0] == row[0] else 0
+        body.append(_row(row, number, lefts, widths, follows))
     width = round(lefts[-1] + widths[-1] + _PAD) if columns else 2 * _PAD
     height = _ROW * len(rows) + _PAD
     title = f"<title>{escape(graph.app)}</title><style>{_STYLE}</style>"
@@ -142,8 +142,9 @@ def as_svg(graph: Graph) -> str:
 
 
 def _row(
-    row: list[tuple[str, str]], number: int, lefts: list[float], widths: list[float], *, first: bool
+    row: list[tuple[str, str]], number: int, lefts: list[float], widths: list[float], follows: int
 ) -> str:
+    """One line of boxes; the stream's own box stands in the first of its rows, and the others hang on it."""
     middle, parts, last = _PAD + number * _ROW + _HIGH / 2, [], None
     for index, (text, kind) in enumerate(row):
         if kind == "gap":
@@ -151,11 +152,11 @@ def _row(
         if last is not None:
             begin = lefts[last] + widths[last]
             parts.append(f'<path d="M{begin:.0f} {middle:.0f}H{lefts[index]:.0f}"/>')
-        if index or first:
+        if index or not follows:
             parts.append(_box(text, kind, lefts[index], middle, widths[index]))
         else:
             turn, right = lefts[0] + widths[0] / 2, lefts[0] + widths[0]
-            above = middle - _ROW + _HIGH / 2
+            above = middle - _ROW + (_HIGH / 2 if follows == 1 else 0)
             parts.append(f'<path d="M{turn:.0f} {above:.0f}V{middle:.0f}H{right:.0f}"/>')
         last = index
     return "".join(parts)
