@@ -21,7 +21,7 @@ class QueryFailure:
     may_retry: bool
 
 
-def failure_of(error: PySparkException | None) -> QueryFailure:
+def failure_of(error: PySparkException | str | None) -> QueryFailure:
     """The innermost error of ours, or of Python's, in a failed query's message."""
     text = str(error) if error is not None else "it ended without a message"
     ours = _OURS.findall(text)
