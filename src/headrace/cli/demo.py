@@ -10,7 +10,8 @@ __all__ = ["demo"]
 
 def demo(
     seconds: Annotated[
-        float, typer.Option("--seconds", metavar="N", min=1, help="How long the shop lives after its first result.")
+        float,
+        typer.Option("--seconds", metavar="N", min=1, help="How long it lives after its first result."),
     ] = 20,
     rate: Annotated[int, typer.Option("--rate", metavar="N", min=1, help="Events a second.")] = 2000,
     data: Annotated[
