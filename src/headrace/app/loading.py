@@ -8,11 +8,27 @@ from types import ModuleType
 from headrace.app.application import App
 from headrace.errors import ConfigError
 
-__all__ = ["load_app"]
+__all__ = ["import_app", "load_app"]
 
 
 def load_app(path: Path) -> App:
-    """Runs the file and returns the one App in it; raises ConfigError if there is none, or several."""
+    """Runs the file and returns the one App in it; raises ConfigError if there is none, or several.
+
+    Spark's workers get the file's own functions by value, for they cannot import it.
+    """
+    app, module = _load(path)
+    from pyspark import cloudpickle
+
+    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+    return app
+
+
+def import_app(path: Path) -> App:
+    """The same for a test in this process, without Spark."""
+    return _load(path)[0]
+
+
+def _load(path: Path) -> tuple[App, ModuleType]:
     if not path.is_file():
         raise ConfigError(f"there is no file {path}; name the Python file of an application")
     module = _import(path)
@@ -21,11 +37,10 @@ def load_app(path: Path) -> App:
         raise ConfigError(
             f'{path} has {len(found)} applications; it must have one: `app = App("name")` at its top level'
         )
-    return next(iter(found.values()))
+    return next(iter(found.values())), module
 
 
 def _import(path: Path) -> ModuleType:
-    """The module, whose own functions Spark's workers get by value, for they cannot import it."""
     name = f"headrace_application_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
@@ -33,7 +48,4 @@ def _import(path: Path) -> ModuleType:
     sys.modules[name] = module
     sys.path.insert(0, str(path.parent.resolve()))
     spec.loader.exec_module(module)
-    from pyspark import cloudpickle
-
-    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     return module

@@ -1,7 +1,7 @@
 """`headrace verify`: finds the log and the stores of an application, and proves its views one by one."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from headrace.app.application import App
 from headrace.app.log_process import running_address
@@ -15,10 +15,17 @@ from headrace.views import open_store
 __all__ = ["verified"]
 
 
-def verified(app: App, options: RunOptions, only: str | None = None) -> Iterator[Verdict]:
+def _ignore(_: object) -> None:
+    """For whoever does not listen."""
+
+
+def verified(
+    app: App, options: RunOptions, only: str | None = None, *, on_message: Callable[[str], None] = _ignore
+) -> Iterator[Verdict]:
     """The verdict on each view, as it is found; the application may run meanwhile.
 
-    Uses the embedded log of a run on the same folder, or starts it if none runs.
+    Views of plain DataFrames are left out, with a message. Uses the embedded log of a
+    run on the same folder, or starts it if none runs.
     Raises ConfigError if there is nothing to verify.
     """
     if only is not None and only not in app.views:
@@ -30,6 +37,11 @@ def verified(app: App, options: RunOptions, only: str | None = None) -> Iterator
         spark = start_spark(app.name, options, ending)
         ending.enter_context(reading_from(spark, bootstrap))
         plan = plan_app(app, spark)
+        for frame in plan.frames:
+            if only in (None, frame.view.name):
+                on_message(
+                    f"{frame.view.name}: not verified, for only Spark knows what its DataFrame has read"
+                )
         for planned in plan.streams:
             for number, view in enumerate(planned.views):
                 url = store_url(plan, view, options.data)

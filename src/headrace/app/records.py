@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.app.planning import PlannedView
+from headrace.app.plans import PlannedView
 from headrace.views import OutputRecord
 from headrace.views.json_values import dumps, rows_to_json
 

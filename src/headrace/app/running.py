@@ -10,6 +10,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.app.application import App
 from headrace.app.failures import failure_of
+from headrace.app.frames import ready_frames
 from headrace.app.log_process import EmbeddedLog
 from headrace.app.planning import AppPlan, plan_app
 from headrace.app.sink import BatchReport
@@ -122,14 +123,21 @@ def running(
         plan = plan_app(app, spark)
         create_app_topics(plan, bootstrap)
         manifests = ready_manifests(plan, options)
-        stores = open_stores(plan, options, bootstrap, manifests, ending)
+        frames = ready_frames(plan, options.data, rebuild=options.rebuild)
+        ids = {view.view.name: manifests[each.name].query_id for each in plan.streams for view in each.views}
+        ids |= {name: manifest.query_id for name, manifest in frames.items()}
+        stores = open_stores(plan, options, bootstrap, ids, ending)
         started = Running(
             plan, bootstrap, log, stores, {}, options.max_restarts, options.until_caught_up, on_message
         )
         starter = Starter(spark, app.name, bootstrap, options, stores, ending, on_batch, on_step)
-        for planned in plan.streams:
-            start = starter.prepare(planned, manifests[planned.name])
-            query = RunningQuery(planned.name, start, start())
+        starts = {each.name: starter.prepare(each, manifests[each.name]) for each in plan.streams}
+        starts |= {
+            f"DataFrame {each.view.name}": starter.prepare_frame(each, frames[each.view.name])
+            for each in plan.frames
+        }
+        for name, start in starts.items():
+            query = RunningQuery(name, start, start())
             ending.callback(query.stop)
-            started.queries[planned.name] = query
+            started.queries[name] = query
         yield started

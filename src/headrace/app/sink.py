@@ -7,14 +7,14 @@ progress of the group comes last: it is for onlookers, and a note for the feed.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from headrace.app.collecting import BatchOutput, collect
-from headrace.app.planning import PlannedStream, PlannedView
+from headrace.app.plans import PlannedStream, PlannedView
 from headrace.app.records import dead_records, derived_records, forgotten_records, late_records
-from headrace.views import Kind, OutputRecord, RecordSink, ViewBatch, ViewStore
+from headrace.views import Kind, OutputRecord, ViewBatch, ViewStore
 
 __all__ = ["BatchReport", "StreamSink"]
 
@@ -36,6 +36,12 @@ class BatchReport:
         return asdict(self)
 
 
+class Records(Protocol):
+    """Where records of a batch go, each batch once: `RecordSink`, or a list in a test."""
+
+    def write(self, batch_id: int, records: Iterator[OutputRecord]) -> bool: ...
+
+
 def _ignore(_: object) -> None:
     """For whoever does not listen."""
 
@@ -52,7 +58,7 @@ class StreamSink:
     app_name: str
     query_id: str
     stores: Mapping[str, ViewStore]
-    records: RecordSink
+    records: Records
     commit_progress: Callable[[BatchOutput], None]
     on_batch: Callable[[BatchReport], None] = _ignore
     on_step: Callable[[str], None] = _ignore

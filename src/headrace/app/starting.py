@@ -15,9 +15,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.app.collecting import BatchOutput
+from headrace.app.frames import FrameSink, frame_folder, start_frame
 from headrace.app.log_process import EmbeddedLog
 from headrace.app.manifest import Manifest, describe_query, reasons_to_rebuild
-from headrace.app.planning import AppPlan, PlannedStream, PlannedView
+from headrace.app.planning import AppPlan, PlannedFrame, PlannedStream, PlannedView
 from headrace.app.records import dead_topic, late_topic
 from headrace.app.sink import BatchReport, StreamSink
 from headrace.client import Connection
@@ -112,7 +113,7 @@ def _messages_to(path: Path) -> Iterator[None]:
 
 def create_app_topics(plan: AppPlan, bootstrap: str) -> None:
     """Creates the topics that streams read and views write, where they are missing."""
-    wanted = {each.name: TopicSettings(partitions=each.stream.partitions) for each in plan.streams}
+    wanted = {topic: TopicSettings(partitions=each.partitions) for topic, each in plan.app.streams.items()}
     derived = [view.topic for view in plan.app.views.values() if view.topic is not None]
     wanted |= {name: TopicSettings(partitions=_DERIVED_PARTITIONS) for name in derived}
     create_topics(Connection(bootstrap_servers=bootstrap), wanted)
@@ -174,11 +175,12 @@ def _has_checkpoint(folder: Path) -> bool:
 # --- stores -------------------------------------------------------------------------------------
 
 
-def store_url(plan: AppPlan, planned: PlannedView, data: Path) -> str | None:
+def store_url(plan: AppPlan, planned: PlannedView | PlannedFrame, data: Path) -> str | None:
     """Where a view is kept; None for a derived topic of rows, which is records and no view."""
     view = planned.view
     if view.topic is not None:
-        return None if planned.plan.operator is None else f"topic://{view.topic}"
+        is_rows = isinstance(planned, PlannedView) and planned.plan.operator is None
+        return None if is_rows else f"topic://{view.topic}"
     return view.store or plan.app.store or f"sqlite:///{(data / 'views.db').resolve()}"
 
 
@@ -186,26 +188,29 @@ def open_stores(
     plan: AppPlan,
     options: RunOptions,
     bootstrap: str,
-    manifests: Mapping[str, Manifest],
+    query_ids: Mapping[str, str],
     ending: contextlib.ExitStack,
 ) -> dict[str, ViewStore]:
-    """The store of every view, ready for its query's next batch; stores of one URL are opened once."""
+    """The store of every view, ready for the next batch of its query, whose id is given by view.
+
+    Stores of one URL are opened once.
+    """
     opened: dict[str, ViewStore] = {}
     stores: dict[str, ViewStore] = {}
-    for planned in plan.streams:
-        for view in planned.views:
-            url = store_url(plan, view, options.data)
-            if url is None:
-                continue
-            if url not in opened:
-                opened[url] = open_store(url, bootstrap=bootstrap)
-                ending.callback(opened[url].close)
-            stores[view.view.name] = opened[url]
-            _begin(opened[url], view, manifests[planned.name].query_id)
+    views: list[PlannedView | PlannedFrame] = [view for each in plan.streams for view in each.views]
+    for view in [*views, *plan.frames]:
+        url = store_url(plan, view, options.data)
+        if url is None:
+            continue
+        if url not in opened:
+            opened[url] = open_store(url, bootstrap=bootstrap)
+            ending.callback(opened[url].close)
+        stores[view.view.name] = opened[url]
+        _begin(opened[url], view, query_ids[view.view.name])
     return stores
 
 
-def _begin(store: ViewStore, view: PlannedView, query_id: str) -> None:
+def _begin(store: ViewStore, view: PlannedView | PlannedFrame, query_id: str) -> None:
     if view.view.name not in store.views():
         store.prepare(view.schema)
     store.begin(view.view.name, query_id, schema=view.schema)
@@ -249,6 +254,18 @@ class Starter:
             on_step=self.on_step,
         )
         return partial(self._start, planned, manifest, sink)
+
+    def prepare_frame(self, planned: PlannedFrame, manifest: Manifest) -> Callable[[], StreamingQuery]:
+        """The same for a plain DataFrame."""
+        sink = FrameSink(planned, manifest.query_id, self.stores, self.on_batch, self.on_step)
+        return partial(
+            start_frame,
+            planned,
+            sink,
+            checkpoint=frame_folder(self.options.data, planned.view.name) / "checkpoint",
+            trigger_ms=self.options.trigger_ms,
+            until_caught_up=self.options.until_caught_up,
+        )
 
     def _start(
         self, planned: PlannedStream, manifest: Manifest, sink: Callable[[pa.Table, int], None]

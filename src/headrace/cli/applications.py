@@ -127,11 +127,17 @@ def verify(
     app = load_app(file)
     options = RunOptions(data=data or Path(".headrace") / app.name, bootstrap=bootstrap, cores=cores)
     verdicts = []
-    for verdict in verified(app, options, view):
+    notes: list[str] = []
+    for verdict in verified(app, options, view, on_message=notes.append):
         verdicts.append(verdict)
         if not as_json:
             _say(output, f"{verdict.view}: {'equal' if verdict.is_equal else 'DIFFERENT'}")
-    output.document({"views": [_verdict_data(each) for each in verdicts]}, lambda _: _verdict_text(verdicts))
+    for note in () if as_json else notes:
+        _say(output, note)
+    output.document(
+        {"views": [_verdict_data(each) for each in verdicts], "notes": notes},
+        lambda _: _verdict_text(verdicts),
+    )
     return ExitCode.DONE if all(each.is_equal for each in verdicts) else ExitCode.FAILED
 
 

@@ -8,21 +8,18 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from headrace.streams.engine.heartbeats import heartbeat_of
 from headrace.streams.engine.messages import IN_SCHEMA, OUT_SCHEMA
 from headrace.streams.engine.packers import FusedPacker, RowPacker, pack_projected
 from headrace.streams.engine.plan import StreamPlan
 from headrace.streams.engine.projection import Step, project, projected_fields
 from headrace.streams.engine.stage import BucketStage
 from headrace.streams.feed import Packer, feed_source
-from headrace.streams.feed_positions import Heartbeat
-from headrace.streams.operators import Session, Sliding, Window
 from headrace.streams.options import FeedOptions
 
 __all__ = ["Output", "StreamQuery", "start_stream"]
 
 Output = Callable[[pa.Table, int], None]
-
-_SECOND_US = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,26 +82,3 @@ def _load(spark: SparkSession, query: StreamQuery, packer: Callable[[], Packer])
     options = replace(query.options, heartbeat=heartbeat_of(query.plan))
     spark.dataSource.register(feed_source(name, query.plan.spec, options, packer))
     return spark.readStream.format(name).load()
-
-
-def heartbeat_of(plan: StreamPlan) -> Heartbeat | None:
-    """Often enough for the smallest window, until the largest must have closed."""
-    operators = plan.operators
-    if not operators:
-        return None
-    smallest = min(_step_us(operator.window) for operator in operators)
-    longest = max(_size_us(operator.window) for operator in operators)
-    return Heartbeat(
-        interval_us=min(max(smallest // 4, _SECOND_US), 60 * _SECOND_US),
-        until_us=longest + plan.spec.lateness_us + plan.spec.idle_after_us + _SECOND_US,
-    )
-
-
-def _step_us(window: Window) -> int:
-    if isinstance(window, Session):
-        return window.gap_us
-    return window.size_us if isinstance(window, Sliding) else window.step_us
-
-
-def _size_us(window: Window) -> int:
-    return window.gap_us if isinstance(window, Session) else window.size_us

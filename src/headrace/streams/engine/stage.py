@@ -5,19 +5,17 @@ of all partitions, so every bucket comes to the same event-time watermark and cl
 the same windows, whether or not it has rows.
 """
 
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
-import pyarrow.compute as pc
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
+from headrace.streams.engine.bucket import BucketBatch, advance_bucket, batch_summary
 from headrace.streams.engine.bucket_log import BucketCopy, Entry, Head, append, load
-from headrace.streams.engine.messages import ALL_VIEWS, Kind, read_json, write_json, write_table
+from headrace.streams.engine.messages import ALL_VIEWS, Kind
 from headrace.streams.engine.plan import StreamPlan
-from headrace.streams.event_time import NO_WATERMARK, Mark, operator_watermark
-from headrace.streams.operators import Advance, unpack
+from headrace.streams.event_time import NO_WATERMARK
 
 __all__ = ["BucketStage"]
 
@@ -43,73 +41,21 @@ class BucketStage(StatefulProcessor):
         timerValues: Any,  # noqa: ARG002, N803
     ) -> Iterator[pd.DataFrame]:
         bucket = int(key[0])
-        batch = _Batch.collect(rows)
+        batch = BucketBatch()
+        for frame in rows:
+            for view, kind, blob in zip(frame["view"], frame["kind"], frame["blob"], strict=True):
+                batch.add(int(view), Kind(int(kind)), bytes(blob))
         # Out of the cache while it changes: an attempt that fails must leave no copy.
         copy = load(self._log, self._plan.operators, _copies.pop((self._run_id, bucket), None), NO_WATERMARK)
-        found = operator_watermark(batch.marks)
-        copy.watermark_us = max(copy.watermark_us, NO_WATERMARK if found is None else found)
-        out, deltas = self._advance(copy, batch)
+        out, deltas = advance_bucket(self._plan, copy, batch)
         append(self._log, copy, deltas)
         _copies[self._run_id, bucket] = copy
         if bucket == 0:
-            out.append((ALL_VIEWS, Kind.MARK, _summary(batch.marks, copy.watermark_us)))
+            out.append((ALL_VIEWS, Kind.MARK, batch_summary(batch, copy)))
         yield pd.DataFrame([*batch.passed_on, *out], columns=["view", "kind", "blob"])
 
     def close(self) -> None:
         """Nothing is held open."""
-
-    def _advance(self, copy: BucketCopy, batch: "_Batch") -> tuple[list[tuple[int, int, bytes]], list[bytes]]:
-        out: list[tuple[int, int, bytes]] = []
-        deltas: list[bytes] = []
-        for number, state in zip(self._plan.windowed, copy.states, strict=True):
-            partials = [unpack(blob) for blob in batch.partials.get(number, ())]
-            result = state.advance(partials, copy.watermark_us)
-            deltas.append(result.delta)
-            out.extend((number, int(kind), blob) for kind, blob in _results(result))
-        return out, deltas
-
-
-def _results(result: Advance) -> Iterator[tuple[Kind, bytes]]:
-    if result.changes is not None:
-        yield Kind.CHANGES, write_table(result.changes)
-    books = Counter(on_time=-result.corrected_rows, corrected=result.corrected_rows)
-    if result.dropped is not None:
-        yield Kind.FORGOTTEN, write_table(result.dropped)
-        for name in ("on_time", "corrected"):
-            count = pc.sum(result.dropped[name]).as_py()
-            books.update({name: -count, "dropped": count})
-    if any(books.values()):
-        yield Kind.BOOKS, write_json(books)
-
-
-class _Batch:
-    """The messages of one bucket and batch, sorted by what is done with them."""
-
-    def __init__(self) -> None:
-        self.marks: list[Mark] = []
-        self.partials: dict[int, list[bytes]] = {}
-        self.passed_on: list[tuple[int, int, bytes]] = []
-
-    @classmethod
-    def collect(cls, frames: Iterator[pd.DataFrame]) -> "_Batch":
-        batch = cls()
-        for frame in frames:
-            for view, kind, blob in zip(frame["view"], frame["kind"], frame["blob"], strict=True):
-                batch._add(int(view), Kind(int(kind)), bytes(blob))
-        return batch
-
-    def _add(self, view: int, kind: Kind, blob: bytes) -> None:
-        if kind is Kind.MARK:
-            self.marks.append(Mark.from_json(read_json(blob)))
-        elif kind is Kind.PARTIAL:
-            self.partials.setdefault(view, []).append(blob)
-        else:
-            self.passed_on.append((view, int(kind), blob))
-
-
-def _summary(marks: list[Mark], watermark_us: int) -> bytes:
-    """What the sink of the batch must know of the whole: every mark, and the watermark."""
-    return write_json({"marks": [mark.to_json() for mark in marks], "watermark_us": watermark_us})
 
 
 class _SparkLog:

@@ -1,0 +1,127 @@
+"""What a plan of an application is made of, and all of planning that needs no Spark."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from headrace.app.application import App, View
+from headrace.app.stream import Aggregation, Stream
+from headrace.errors import ConfigError
+from headrace.streams.engine.plan import RESERVED, StreamPlan, ViewPlan
+from headrace.streams.operators import Sliding
+from headrace.streams.spec import rows_schema
+from headrace.views import ViewSchema
+
+if TYPE_CHECKING:
+    from headrace.streams.engine.projection import Step
+
+__all__ = ["PlannedStream", "PlannedView", "Results", "plan_stream", "plan_view", "stream_of", "topics_used"]
+
+Results = Mapping[str, tuple[View, Any]]
+
+_KEEP_CLOSED_US = 3_600_000_000
+_RECORD_KEY = ("_partition", "_offset")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedView:
+    """One view of a stream: its declaration, the steps before its windows, and how its rows look."""
+
+    view: View
+    result: Aggregation | Stream
+    plan: ViewPlan
+    schema: ViewSchema
+
+    @property
+    def steps(self) -> "tuple[Step, ...]":
+        """What Spark computes before the windows."""
+        return stream_of(self.result).steps
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedStream:
+    """One query: a stream and the views on it."""
+
+    stream: Stream
+    views: tuple[PlannedView, ...]
+
+    @property
+    def name(self) -> str:
+        return self.stream.spec.topic
+
+    def plan(self, buckets: int) -> StreamPlan:
+        """For the engine."""
+        return StreamPlan(
+            spec=self.stream.spec, views=tuple(each.plan for each in self.views), buckets=buckets
+        )
+
+
+def stream_of(result: Aggregation | Stream) -> Stream:
+    """The stream behind what a view function returned."""
+    return result if isinstance(result, Stream) else result.stream
+
+
+def topics_used(app: App, results: Results) -> Iterator[str]:
+    """The topics that views read, in the order of their declaration; a plain DataFrame reads by itself."""
+    used = {
+        stream_of(result).spec.topic
+        for _, result in results.values()
+        if isinstance(result, (Aggregation, Stream))
+    }
+    return (topic for topic in app.streams if topic in used)
+
+
+def plan_stream(stream: Stream, results: Results) -> PlannedStream:
+    """A stream with all its views, none of which has steps; raises ConfigError naming view and column."""
+    views = [
+        plan_view(view, result, rows_schema(stream.spec))
+        for view, result in results.values()
+        if stream_of(result).spec.topic == stream.spec.topic
+    ]
+    return PlannedStream(stream=stream, views=tuple(views))
+
+
+def plan_view(view: View, result: Aggregation | Stream, rows: pa.Schema) -> PlannedView:
+    """A view on rows of these columns, which are those behind its steps."""
+    if isinstance(result, Stream):
+        return _plan_rows(view, result, rows)
+    operator = result.operator(keep_closed_us=_KEEP_CLOSED_US)
+    wanted = dict.fromkeys(
+        [*operator.keys, *(name for _, each in operator.aggregates for name in each.columns())]
+    )
+    for name in wanted:
+        if name not in rows.names:
+            raise ConfigError(
+                f"view {view.name!r}: there is no column {name!r}; there is {', '.join(rows.names)}"
+            )
+    plan = ViewPlan(name=view.name, columns=tuple(wanted), operator=operator)
+    columns = operator.result_schema(rows)
+    key = _window_key(result)
+    if view.key and set(view.key) - {*key, "window"}:
+        raise ConfigError(f"view {view.name!r}: the key of a windowed view is {', '.join(key)}")
+    return PlannedView(
+        view=view, result=result, plan=plan, schema=ViewSchema(view.name, key, columns, keep_changes=10_000)
+    )
+
+
+def _window_key(result: Aggregation) -> tuple[str, ...]:
+    keys = result.windowed.keys
+    if isinstance(result.windowed.window, Sliding):
+        return (*keys, "window_end", *_RECORD_KEY)
+    return (*keys, "window_start", "window_end")
+
+
+def _plan_rows(view: View, stream: Stream, rows: pa.Schema) -> PlannedView:
+    """A view of rows as they are; without a key, every record is a row of its own."""
+    for name in view.key:
+        if name not in rows.names:
+            raise ConfigError(
+                f"view {view.name!r}: its key {name!r} is no column; there is {', '.join(rows.names)}"
+            )
+    own = [field for field in rows if field.name not in RESERVED]
+    place = [] if view.key else [pa.field("_partition", pa.int32()), pa.field("_offset", pa.int64())]
+    schema = ViewSchema(view.name, view.key or _RECORD_KEY, pa.schema([*own, *place]), keep_changes=10_000)
+    plan = ViewPlan(name=view.name, columns=tuple(field.name for field in own))
+    return PlannedView(view=view, result=stream, plan=plan, schema=schema)

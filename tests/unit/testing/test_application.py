@@ -1,0 +1,174 @@
+"""`headrace.testing.run_app`: an application on records in memory, on a clock that only the test moves."""
+
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from headrace import App, agg, tumbling
+from headrace.errors import ConfigError
+from headrace.testing import run_app
+
+START = "2026-01-05T09:00:00Z"
+
+
+def counting_app(**stream):
+    app = App("counting")
+    settings = {"schema": "name string, at timestamp", "event_time": "at", "partitions": 2, **stream}
+    events = app.stream("events", **settings)
+
+    @app.view
+    def per_minute():
+        return events.window(tumbling("1 minute"), by="name").agg(n=agg.count())
+
+    return app
+
+
+def event(clock, name="a"):
+    return {"name": name, "at": f"2026-01-05T{clock}Z"}
+
+
+def moment(clock):
+    return datetime.fromisoformat(f"2026-01-05T{clock}").replace(tzinfo=UTC)
+
+
+def counts(run):
+    return {(row["name"], row["window_start"]): row["n"] for row in run.rows("per_minute")}
+
+
+def test_a_window_closes_when_the_watermark_passes_its_end():
+    with run_app(counting_app(), start=START) as run:
+        run.send("events", event("09:00:10"), event("09:00:20"), event("09:01:09"))
+        assert (counts(run), run.watermark("events")) == ({}, moment("09:00:59"))
+        run.send("events", event("09:01:10"))
+        assert (counts(run), run.watermark("events")) == ({("a", moment("09:00")): 2}, moment("09:01"))
+
+
+def test_time_passes_only_when_the_test_says_so():
+    with run_app(counting_app(), start=START) as run:
+        run.send("events", event("09:00:10"))
+        run.advance("4 seconds")  # not yet idle
+        assert (run.now, run.watermark("events")) == (moment("09:00:04"), moment("09:00"))
+        run.advance(timedelta(seconds=56))
+        assert (run.now, run.watermark("events")) == (moment("09:01"), moment("09:01"))
+        assert counts(run) == {("a", moment("09:00")): 1}
+
+
+def test_a_partition_that_lags_holds_results_back_until_it_is_idle():
+    with run_app(counting_app(), start=START) as run:
+        run.send("events", event("09:00:10"), partition=1)
+        run.send("events", event("09:05:00"), partition=0)
+        assert counts(run) == {}
+        run.advance("4 seconds")
+        run.send("events", event("09:05:01"), partition=0)
+        run.advance("1 second")
+        assert counts(run) == {("a", moment("09:00")): 1}
+
+
+def test_a_row_of_a_partition_that_wakes_corrects_what_was_published():
+    with run_app(counting_app(), start=START) as run:
+        run.send("events", event("09:00:10"), partition=1)
+        run.send("events", event("09:00:20"), partition=0)
+        run.stop_input()
+        run.send("events", event("09:00:30"), partition=1)
+        (first, second) = run.changes("per_minute")
+        assert (first.kind, first.after["n"]) == (0, 2)
+        assert (second.kind, second.before["n"], second.after["n"]) == (2, 2, 3)
+        assert run.books("per_minute") == {"on_time": 2, "corrected": 1}
+
+
+def test_records_that_cannot_be_read_and_those_too_late_are_shown():
+    with run_app(counting_app(), start=START) as run:
+        run.send("events", event("09:02:00"), event("09:00:10"), b"{", None, event("12:00:00"), key="k")
+        run.batch()
+        (late,) = run.late
+        assert (late.reason, late.key, late.about["view"], late.about["offset"]) == (
+            "late",
+            b"k",
+            "per_minute",
+            "1",
+        )
+        assert [each.about["offset"] for each in run.dead] == ["2", "3", "4"]
+        assert "ahead of the record's timestamp" in run.dead[2].reason
+        assert run.books("per_minute") == {"on_time": 1, "dropped": 1, "dead": 3}
+
+
+def test_a_declared_watermark_is_sent_as_a_header():
+    with run_app(counting_app(), start=START) as run:
+        run.send("events", event("09:00:10"))
+        milliseconds = int(moment("09:01").timestamp() * 1000)
+        run.send("events", None, headers=[("headrace.watermark", str(milliseconds).encode())])
+        assert counts(run) == {("a", moment("09:00")): 1}
+
+
+def test_batches_move_only_the_moment_of_publishing():
+    results = []
+    records = [event(f"09:{second // 60:02}:{second % 60:02}") for second in (5, 130, 20, 65, 300, 121, 290)]
+    for cut_each in (False, True):
+        with run_app(counting_app(lateness="1 minute"), start=START) as run:
+            for record in records:
+                run.send("events", record)
+                if cut_each:
+                    run.batch()
+            run.stop_input()
+            results.append((run.table("per_minute").to_pydict(), run.books("per_minute"), run.late))
+    assert results[0] == results[1]
+    assert results[0][1] == {"on_time": 5, "dropped": 2}
+
+
+def test_a_view_of_rows_and_processing_time_need_no_window():
+    app = App("rows")
+    events = app.stream("events", schema="name string, n long", event_time="processing time")
+    app.view(key="name", name="latest")(lambda: events)
+    with run_app(app) as run:
+        run.send("events", {"name": "a", "n": 1}, {"name": "b", "n": 2}, {"name": "a", "n": 3})
+        assert [(row["name"], row["n"]) for row in run.rows("latest")] == [("a", 3), ("b", 2)]
+        run.stop_input()
+
+
+def test_two_runs_share_nothing():
+    app = counting_app()
+    with run_app(app, start=START) as one, run_app(app, start=START) as other:
+        one.send("events", event("09:00:10"))
+        one.stop_input()
+        assert (len(one.rows("per_minute")), other.rows("per_minute")) == (1, [])
+
+
+def test_what_makes_no_sense_is_refused_in_words():
+    with run_app(counting_app()) as run:
+        with pytest.raises(
+            ConfigError, match="no view of 'counting' reads a stream 'evnets'; there is: events"
+        ):
+            run.send("evnets", {})
+        with pytest.raises(ConfigError, match="partitions 0 to 1, not 2"):
+            run.send("events", {}, partition=2)
+    with pytest.raises(ConfigError, match="has no views"):
+        run_app(App("empty"))
+
+
+def test_a_view_that_needs_spark_says_so():
+    app = App("steps")
+    events = app.stream("events", schema="name string")
+    app.view(key="name", name="some")(lambda: events.where("name = 'a'"))
+    with pytest.raises(ConfigError, match=r"view 'some' has where, select or .*give one: run_app"):
+        run_app(app)
+
+
+def test_without_steps_nothing_imports_spark():
+    program = """
+import sys
+from headrace import App, agg, tumbling
+from headrace.testing import run_app
+
+app = App("pure")
+events = app.stream("events", schema="name string")
+app.view(name="all")(lambda: events.window(tumbling("1 minute"), by="name").agg(n=agg.count()))
+with run_app(app) as run:
+    run.send("events", {"name": "a"})
+    run.stop_input()
+    assert [row["n"] for row in run.rows("all")] == [1]
+print("pyspark" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.returncode) == ("False\n", 0), done.stderr
