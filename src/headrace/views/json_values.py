@@ -23,6 +23,9 @@ from typing import Any
 
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.views.listing import numbers, objects, through_dictionary, time_texts
 
 __all__ = ["dumps", "from_json", "rows_to_json", "to_json"]
 
@@ -38,7 +41,15 @@ def dumps(value: Any) -> str:
 
 def to_json(values: pa.Array | pa.ChunkedArray) -> list[Any]:
     """The values in JSON's types."""
-    convert = _encoder(values.type)
+    kind, types = values.type, pa.types
+    if types.is_timestamp(kind) or types.is_date(kind):
+        return through_dictionary(values, _time_texts)
+    if types.is_string(kind) or types.is_large_string(kind):
+        return objects(values)
+    finite = types.is_floating(kind) and pc.all(pc.is_finite(values)).as_py()
+    if finite or types.is_integer(kind) or types.is_boolean(kind):
+        return numbers(values)
+    convert = _encoder(kind)
     listed = values.to_pylist(maps_as_pydicts=None)
     if convert is None:
         return listed  # type: ignore[no-any-return]
@@ -98,6 +109,10 @@ def _decoder(kind: pa.DataType) -> Convert | None:
     if types.is_list(kind) or types.is_large_list(kind):
         return _each_item(_decoder(kind.value_type))
     return _each_field(kind, _decoder) if types.is_struct(kind) else None
+
+
+def _time_texts(values: pa.Array) -> list[str]:
+    return [each.replace(" ", "T") for each in time_texts(values)]
 
 
 def _encode_float(value: float) -> float | str:

@@ -15,8 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
@@ -33,13 +32,13 @@ T = TypeVar("T")
 BATCHES_TOPIC = "headrace-batches"
 _LEAVE_TIMEOUT_S = 5.0
 _BACKOFF_S = 0.1
+_POLL_EVERY = 1_000
 _BATCHES_SETTINGS = TopicSettings(partitions=1, configs={"cleanup.policy": "compact"})
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class OutputRecord:
+class OutputRecord(NamedTuple):
     """A record to write; without `partition` its key decides (murmur2, as Kafka's own clients do)."""
 
     topic: str
@@ -138,6 +137,7 @@ class NumberedProducer:
                 "transaction_timeout_ms": 300_000,
                 "partitioner": "murmur2_random",
                 "compression_type": "lz4",
+                "delivery_report_only_error": True,
                 "linger_ms": 5,
                 "logger": SILENT,
                 **self._properties,
@@ -152,8 +152,10 @@ class NumberedProducer:
         assert opened is not None and self._member is not None
         _explained(self.name, opened.begin_transaction)
         reached("begun")
-        for record in records:
+        for number, record in enumerate(records):
             _send(opened, record, failures)
+            if number % _POLL_EVERY == 0:
+                opened.poll(0)
         reached("rows written")
         _send(opened, _number_record(self.name, query_id, batch_id), failures)
         at = TopicPartition(BATCHES_TOPIC, 0, batch_id + 1, query_id)
@@ -242,7 +244,6 @@ def _send(opened: Producer, record: OutputRecord, failures: _Failures) -> None:
         except KafkaException as error:
             raise _ours(error.args[0], f"topic {record.topic!r}") from error
         else:
-            opened.poll(0)
             return
 
 

@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.views.json_values import dumps, from_json, to_json
+from headrace.views.listing import numbers, objects, through_dictionary, time_texts
 from headrace.views.schema import is_nested
 
 __all__ = ["DECIMAL_COLLATION", "compare_decimals", "declared_type", "decode", "encode", "encode_value"]
@@ -50,14 +51,14 @@ def encode(column: pa.ChunkedArray) -> list[Any]:
     if is_nested(kind):
         return [None if each is None else dumps(each) for each in to_json(column)]
     if types.is_timestamp(kind) or types.is_date(kind):
-        return _through_dictionary(column, _time_text)
+        return through_dictionary(column, time_texts)
     if types.is_decimal(kind):
-        return _objects(column.cast(pa.string()))
+        return objects(column.cast(pa.string()))
     if types.is_floating(kind):
         return _floats(column)
     if types.is_boolean(kind):
-        return _numbers(column.cast(pa.int8()))
-    return _numbers(column) if types.is_integer(kind) else _objects(column)
+        return numbers(column.cast(pa.int8()))
+    return numbers(column) if types.is_integer(kind) else objects(column)
 
 
 def encode_value(value: Any, kind: pa.DataType) -> Any:
@@ -88,39 +89,9 @@ def compare_decimals(left: str, right: str) -> int:
     return (first > second) - (first < second)
 
 
-def _objects(column: pa.ChunkedArray) -> list[Any]:
-    values: list[Any] = column.to_numpy(zero_copy_only=False).tolist() if column.num_chunks else []
-    return values
-
-
-def _numbers(column: pa.ChunkedArray) -> list[Any]:
-    if column.null_count == 0:
-        return column.to_numpy().tolist()  # type: ignore[no-any-return]
-    values: list[Any] = column.fill_null(0).to_numpy().tolist()
-    for index in np.flatnonzero(pc.is_null(column).to_numpy()).tolist():
-        values[index] = None
-    return values
-
-
 def _floats(column: pa.ChunkedArray) -> list[Any]:
     column = column.cast(pa.float64())
-    values = _numbers(column)
+    values = numbers(column)
     for index in np.flatnonzero(pc.fill_null(pc.is_nan(column), False).to_numpy()).tolist():
         values[index] = "NaN"
     return values
-
-
-def _through_dictionary(column: pa.ChunkedArray, convert: Any) -> list[Any]:
-    """Converts each distinct value once: window bounds repeat a great deal."""
-    encoded = column.combine_chunks().dictionary_encode()
-    texts = [*convert(encoded.dictionary), None]
-    indices = encoded.indices.fill_null(len(texts) - 1).to_numpy().tolist()
-    return [texts[index] for index in indices]
-
-
-def _time_text(values: pa.Array) -> list[str]:
-    if pa.types.is_date(values.type):
-        return values.cast(pa.string()).to_pylist()  # type: ignore[no-any-return]
-    # Without a zone first: Arrow asks its zone database for every value otherwise.
-    texts = values.cast(pa.int64()).cast(pa.timestamp("us")).cast(pa.string()).to_pylist()
-    return [each + "Z" for each in texts] if values.type.tz else texts

@@ -29,7 +29,12 @@ __all__ = ["ENTRY_KEY", "Entered", "change_records", "entry_records", "read_entr
 
 ENTRY_KEY = b'{"headrace":"ledger"}'
 
-_WORDS = {Kind.CLOSE: "close", Kind.UPDATE: "update", Kind.CORRECTION: "correct", Kind.RETRACTION: "retract"}
+_WORDS: dict[int, str] = {
+    Kind.CLOSE: "close",
+    Kind.UPDATE: "update",
+    Kind.CORRECTION: "correct",
+    Kind.RETRACTION: "retract",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +82,7 @@ def change_records(
             continue
         if kind == Kind.CORRECTION and old is not None and not compacted:
             yield _retraction(topic, key, old, tail, compacted=False)
-        yield _record(topic, _WORDS.get(Kind(kind), "update"), key, old, after[index], tail)
+        yield _record(topic, _WORDS.get(kind, "update"), key, old, after[index], tail)
 
 
 def retraction_records(
