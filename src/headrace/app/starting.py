@@ -59,6 +59,7 @@ class RunOptions:
     until_caught_up: bool = False
     trigger_ms: int = 0
     max_restarts: int = 5
+    max_records_per_batch: int = 1_000_000
 
     def query_folder(self, name: str) -> Path:
         """Where one query keeps its manifest and its checkpoint."""
@@ -128,8 +129,10 @@ def ready_manifests(plan: AppPlan, options: RunOptions) -> dict[str, Manifest]:
     unfit = {name: each for name, each in reasons.items() if each}
     if unfit and not options.rebuild:
         raise ConfigError(_unfit_message(unfit))
-    for name in reasons if options.rebuild else ():
-        shutil.rmtree(options.query_folder(name), ignore_errors=True)
+    for name in reasons:
+        folder = options.query_folder(name)
+        if options.rebuild or Manifest.read(folder) is None:
+            _discard(folder)
     return {
         planned.name: _ready_manifest(planned, options.query_folder(planned.name)) for planned in plan.streams
     }
@@ -165,6 +168,25 @@ def _ready_manifest(planned: PlannedStream, folder: Path) -> Manifest:
         manifest = Manifest(query_id=manifest.query_id, buckets=manifest.buckets, query=described)
     manifest.write(folder)
     return manifest
+
+
+def _discard(folder: Path) -> None:
+    """Removes a query's manifest and checkpoint together, so that no crash leaves the half of them.
+
+    A checkpoint without its manifest is of no use either: nobody knows whose it was.
+    """
+    aside = folder.with_name(f".{folder.name}.old")
+    shutil.rmtree(aside, ignore_errors=True)
+    if folder.is_dir():
+        folder.rename(aside)
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _last_commit(folder: Path) -> int:
+    """The last batch that the checkpoint knows to be done; -1 before the first."""
+    commits = folder / "checkpoint" / "commits"
+    names = [each.name for each in commits.iterdir()] if commits.is_dir() else []
+    return max((int(name) for name in names if name.isdecimal()), default=-1)
 
 
 def _has_checkpoint(folder: Path) -> bool:
@@ -207,6 +229,10 @@ def open_stores(
             ending.callback(opened[url].close)
         stores[view.view.name] = opened[url]
         _begin(opened[url], view, query_ids[view.view.name])
+    for planned in plan.streams:
+        done = _last_commit(options.query_folder(planned.name))
+        for name in [each.view.name for each in planned.views if each.view.name in stores]:
+            _require_batches(stores[name], name, query_ids[name], done)
     return stores
 
 
@@ -214,6 +240,18 @@ def _begin(store: ViewStore, view: PlannedView | PlannedFrame, query_id: str) ->
     if view.view.name not in store.views():
         store.prepare(view.schema)
     store.begin(view.view.name, query_id, schema=view.schema)
+
+
+def _require_batches(store: ViewStore, view: str, query_id: str, done: int) -> None:
+    """Raises ConfigError if the store has lost what its query had done, for that is never done again."""
+    found = store.reflected(view)
+    shown = found.batch_id if found.query_id == query_id else -1
+    if shown < done:
+        raise ConfigError(
+            f"view {view!r} shows batch {shown} of its query, which has done {done}: its store was emptied, "
+            "replaced, or taken by another application. Run it with --rebuild to build all views anew from "
+            "the log"
+        )
 
 
 # --- queries ------------------------------------------------------------------------------------
@@ -273,7 +311,10 @@ class Starter:
         query = StreamQuery(
             plan=planned.plan(manifest.buckets),
             steps=tuple(view.steps for view in planned.views),
-            options=FeedOptions(connection=Connection(bootstrap_servers=self.bootstrap)),
+            options=FeedOptions(
+                connection=Connection(bootstrap_servers=self.bootstrap),
+                max_records_per_batch=self.options.max_records_per_batch,
+            ),
         )
         return start_stream(
             self.spark,
