@@ -56,7 +56,7 @@ class ViewPacker:
         self._count(classes)
         if (classes == DROPPED).any():
             yield self._late(rows, classes, originals)
-        partial = operator.partial(rows)
+        partial = operator.partial(rows, classes)
         for bucket, blob in pack_buckets(partial, operator.keys, self._buckets):
             yield Message(bucket, self._number, Kind.PARTIAL, blob)
 

@@ -99,10 +99,13 @@ class WindowOperator:
         classes[late & (due + self.correct_for_us <= watermarks)] = DROPPED
         return classes
 
-    def partial(self, rows: pa.Table) -> pa.Table:
-        """What the rows that are not dropped come to: a table for `OperatorState.advance`."""
+    def partial(self, rows: pa.Table, classes: npt.NDArray[np.int8] | None = None) -> pa.Table:
+        """What the rows that are not dropped come to: a table for `OperatorState.advance`.
+
+        `classes` is what `classify` found, for whoever has asked it already.
+        """
         layout = self.layout(rows.schema)
-        classes = self.classify(rows)
+        classes = self.classify(rows) if classes is None else classes
         if (classes == DROPPED).any():
             rows = rows.filter(pa.array(classes != DROPPED))
             classes = classes[classes != DROPPED]
