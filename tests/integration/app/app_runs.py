@@ -1,0 +1,117 @@
+"""A small application on a topic of its own, and what tests do with it."""
+
+import contextlib
+import json
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from headrace import App, agg, tumbling
+from headrace.app.running import Running, RunOptions, running
+from headrace.app.sink import BatchReport
+from headrace.app.verifying import verify_view
+from headrace.client import LATEST, Connection, RawFetcher, producer
+from headrace.views import open_store
+
+TIMEOUT_S = 150
+# An hour ago, on a full minute: events are neither ahead of their records nor in a window of now.
+BASE_MS = (int(time.time()) // 60 - 60) * 60_000
+
+
+def new_topic() -> str:
+    return f"t-{uuid.uuid4().hex[:12]}"
+
+
+def counting(
+    topic: str, *, store: str, window: str = "10 seconds", partitions: int = 2, **stream: Any
+) -> App:
+    """One view: events and their sum, per place and window."""
+    app = App(f"app-{topic}", store=store)
+    events = app.stream(
+        topic,
+        schema="place string, amount double, at long",
+        **{"event_time": "at", "lateness": "1 second", "partitions": partitions, **stream},
+    )
+
+    @app.view
+    def counts():
+        return events.window(tumbling(window), by="place").agg(n=agg.count(), total=agg.sum("amount"))
+
+    return app
+
+
+def event(second: float, place: str = "here", amount: float = 0.1) -> dict[str, Any]:
+    return {"place": place, "amount": amount, "at": BASE_MS + round(second * 1000)}
+
+
+def send(log: Connection, topic: str, values: list[Any], partition: int = 0, **fields: Any) -> None:
+    """In order, all acknowledged; what is not bytes is sent as JSON."""
+    client = producer(log)
+    for value in values:
+        raw = value if isinstance(value, bytes) else json.dumps(value).encode()
+        client.produce(topic, raw, partition=partition, **fields)
+    assert client.flush(TIMEOUT_S) == 0
+
+
+def options(log: Connection, data: Path, **fields: Any) -> RunOptions:
+    return RunOptions(data=data, bootstrap=log.bootstrap_servers, **fields)
+
+
+def catch_up(app: App, log: Connection, data: Path, **fields: Any) -> None:
+    """Runs the application to the end of the log."""
+    with running(app, options(log, data, until_caught_up=True, **fields)) as started:
+        assert started.wait(TIMEOUT_S), "it has not caught up"
+
+
+@contextlib.contextmanager
+def kept_running(
+    app: App, log: Connection, data: Path, on_batch: Callable[[BatchReport], None] = lambda _: None
+) -> Iterator[Running]:
+    with running(app, options(log, data), on_batch=on_batch) as started:
+        yield started
+
+
+def wait_until(started: Running, condition: Callable[[], Any]) -> Any:
+    """What the condition gives once it is true; the queries are watched over meanwhile."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while not (found := condition()):
+        assert time.monotonic() < deadline, "it did not come true"
+        assert not started.wait(0.05), "the query ended"
+    return found
+
+
+def log_ends(log: Connection, topic: str) -> dict[int, int]:
+    with RawFetcher(log) as fetcher:
+        return fetcher.offsets(topic, LATEST)
+
+
+def rows(store: str, view: str = "counts") -> list[dict[str, Any]]:
+    with contextlib.closing(open_store(store)) as opened:
+        return opened.read(view).to_pylist()
+
+
+def seconds_of(store: str, view: str = "counts") -> dict[tuple[str, float], int]:
+    """The number of events by place and second of the window's start."""
+    return {
+        (row["place"], row["window_start"].timestamp() - BASE_MS / 1000): row["n"]
+        for row in rows(store, view)
+    }
+
+
+def reflected(store: str, view: str = "counts") -> Any:
+    with contextlib.closing(open_store(store)) as opened:
+        return opened.reflected(view)
+
+
+def require_equal(spark: Any, app: App, log: Connection, store: str) -> None:
+    """The view equals its recomputation from the log, and its books account for every record."""
+    from headrace.app.planning import plan_app
+
+    planned = plan_app(app, spark).streams[0]
+    with contextlib.closing(open_store(store)) as opened:
+        verdict = verify_view(spark, planned, 0, opened, log.bootstrap_servers)
+    assert verdict.is_equal, verdict.differences[:3]
+    read = verdict.reflected.offsets[planned.name]
+    assert sum(verdict.reflected.books.values()) == sum(read.values())

@@ -1,0 +1,124 @@
+"""A changed application fits its checkpoint, needs a rebuild, or is refused; what is lost is built anew."""
+
+import json
+import random
+import shutil
+
+import pytest
+from app_runs import (
+    BASE_MS,
+    catch_up,
+    counting,
+    event,
+    log_ends,
+    new_topic,
+    reflected,
+    require_equal,
+    rows,
+    send,
+)
+from topics import create_topic
+
+from headrace.errors import ConfigError
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+
+@pytest.fixture
+def topic(our_log):
+    return new_topic()
+
+
+def traffic(seed, count=200):
+    """In time, late and malformed; the last closes all windows before it."""
+    chance = random.Random(seed)
+    print("seed", seed)
+    values = []
+    for number in range(count):
+        second = number / 4 - chance.choice((0, 0.5, 0.9, 8, 30))
+        value = event(second, chance.choice(("here", "there", "elsewhere")), chance.uniform(-1, 1))
+        values.append(value if chance.random() > 0.03 else b"{no JSON")
+    return [*values, event(1000)]
+
+
+def prepared(our_log, topic, store, data, **stream):
+    """The application, run once to the end of a topic with two partitions."""
+    app = counting(topic, store=store, **stream)
+    create_topic(our_log, 2, topic)
+    for partition in (0, 1):
+        send(our_log, topic, traffic(partition), partition)
+    catch_up(app, our_log, data)
+    assert rows(store)
+    return app
+
+
+def manifest_of(data, topic):
+    return data / "queries" / topic / "manifest.json"
+
+
+def test_what_becomes_of_a_checkpoint_when_the_application_changes(spark, our_log, topic, tmp_path):
+    store, data = f"sqlite:///{tmp_path}/views.db", tmp_path / "data"
+    prepared(our_log, topic, store, data, idle_after="1 hour")
+    first = json.loads(manifest_of(data, topic).read_text())
+    before = rows(store)
+
+    # Fits: how long to wait for an idle partition is no part of the state.
+    catch_up(counting(topic, store=store, idle_after="2 hours"), our_log, data)
+    assert json.loads(manifest_of(data, topic).read_text())["query_id"] == first["query_id"]
+    assert rows(store) == before
+
+    # Needs a rebuild: refused with the reason, and nothing is touched.
+    changed = counting(topic, store=store, window="5 seconds", idle_after="1 hour")
+    with pytest.raises(ConfigError, match=r"(?s)view 'counts': window was .*10000000.* and is .*--rebuild"):
+        catch_up(changed, our_log, data)
+    assert json.loads(manifest_of(data, topic).read_text()) == first
+    assert rows(store) == before
+    catch_up(changed, our_log, data, rebuild=True)
+    require_equal(spark, changed, our_log, store)
+    assert len(rows(store)) > len(before)
+
+    # Refused: a newer version's manifest, even where a rebuild was asked for.
+    manifest = json.loads(manifest_of(data, topic).read_text())
+    manifest_of(data, topic).write_text(json.dumps({**manifest, "format": manifest["format"] + 1}))
+    with pytest.raises(ConfigError, match="written by a newer version"):
+        catch_up(changed, our_log, data, rebuild=True)
+
+
+def test_a_view_whose_checkpoint_or_store_is_lost_is_built_anew_from_the_log(spark, our_log, topic, tmp_path):
+    store, data = f"sqlite:///{tmp_path}/views.db", tmp_path / "data"
+    app = prepared(our_log, topic, store, data, idle_after="1 hour")
+    before, shown = rows(store), reflected(store)
+
+    shutil.rmtree(data / "queries" / topic / "checkpoint")
+    catch_up(app, our_log, data)
+    assert rows(store) == before
+    assert reflected(store).books == shown.books and reflected(store).query_id != shown.query_id
+
+    manifest_of(data, topic).unlink()  # as if a removal had been cut off in the middle
+    catch_up(app, our_log, data)
+    assert rows(store) == before
+
+    (tmp_path / "views.db").unlink()
+    with pytest.raises(ConfigError, match=r"shows batch -1 of its query.*--rebuild"):
+        catch_up(app, our_log, data)
+    catch_up(app, our_log, data, rebuild=True)
+    assert rows(store) == before
+    require_equal(spark, app, our_log, store)
+
+
+def test_where_batches_are_cut_and_a_rebuild_change_no_bit_of_the_result(spark, our_log, topic, tmp_path):
+    stores = [f"sqlite:///{tmp_path}/{name}.db" for name in ("whole", "cut")]
+    stream = {"idle_after": "1 hour", "late": "correct", "correct_for": "15 seconds"}
+    app = prepared(our_log, topic, stores[0], tmp_path / "whole", **stream)
+    catch_up(counting(topic, store=stores[1], **stream), our_log, tmp_path / "cut", max_records_per_batch=61)
+    whole, cut = (reflected(store) for store in stores)
+    assert cut.batch_id > whole.batch_id + 3
+    assert repr(rows(stores[1])) == repr(rows(stores[0]))
+    assert (cut.books, cut.watermark_us, cut.offsets) == (whole.books, whole.watermark_us, whole.offsets)
+    assert cut.books["corrected"] and cut.books["dropped"] and cut.books["dead"]
+    assert cut.offsets == {topic: log_ends(our_log, topic)}
+    assert cut.watermark_us == (BASE_MS + 999_000) * 1000
+    before = repr(rows(stores[0]))
+    catch_up(app, our_log, tmp_path / "whole", rebuild=True, max_records_per_batch=150)
+    assert repr(rows(stores[0])) == before
+    require_equal(spark, app, our_log, stores[0])
