@@ -30,5 +30,11 @@ def admin(connection: Connection, **properties: Any) -> AdminClient:
 
 
 def _merged(connection: Connection, defaults: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    shared = {"bootstrap.servers": connection.bootstrap_servers, "client.id": connection.client_id}
+    shared = {
+        "bootstrap.servers": connection.bootstrap_servers,
+        "client.id": connection.client_id,
+        # When the only broker was away, librdkafka 2.16 begins anew from the bootstrap servers, and what
+        # had to do with the coordinator (offsets of groups and of transactions) then waits for ever.
+        "metadata.recovery.strategy": "none",
+    }
     return shared | defaults | {name.replace("_", "."): value for name, value in given.items()}
