@@ -1,0 +1,83 @@
+"""Headrace's side of `windows.py`: an application on a log, run to the end of it.
+
+Reads requests as JSON lines and answers each with the seconds from the first
+micro-batch's start to the last one's end, and the result as a Parquet file.
+"""
+
+import json
+import shutil
+import sys
+import tempfile
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql.streaming.query import StreamingQuery
+
+from headrace import App, agg, hopping, session, tumbling
+from headrace.app.running import RunOptions, running
+from headrace.streams import local_spark
+
+WINDOWS = {
+    "tumbling": tumbling("1 minute"),
+    "hopping": hopping("5 minutes", every="1 minute"),
+    "session": session("5 seconds"),
+}
+
+
+def clicks(topic: str, window: str, folder: Path) -> App:
+    app = App("clicks", store=f"parquet://{folder / 'view'}")
+    stream = app.stream(topic, schema="user string, amount long, at long", event_time="at")
+
+    @app.view
+    def counts() -> object:
+        return stream.window(WINDOWS[window], by="user").agg(n=agg.count(), total=agg.sum("amount"))
+
+    return app
+
+
+def seconds_of(query: StreamingQuery) -> float:
+    """From the start of the first micro-batch that had rows to the end of the last one."""
+    first, last = query.recentProgress[0], query.recentProgress[-1]
+    begun, ended = (
+        datetime.fromisoformat(each["timestamp"].replace("Z", "+00:00")) for each in (first, last)
+    )
+    return (ended - begun).total_seconds() + last["durationMs"]["triggerExecution"] / 1000
+
+
+def answer(request: dict[str, Any]) -> dict[str, Any]:
+    folder = Path(tempfile.mkdtemp(prefix="headrace-windows-"))
+    try:
+        options = RunOptions(data=folder, bootstrap=request["bootstrap"], until_caught_up=True)
+        with running(clicks(request["topic"], request["window"], folder), options) as run:
+            run.wait()
+            query = run.queries[request["topic"]].spark_query
+            progress = [{"rows": each["numInputRows"], **each["durationMs"]} for each in query.recentProgress]
+            if request["out"]:
+                write(run.stores["counts"].snapshot("counts").rows, Path(request["out"]))
+            return {"seconds": seconds_of(query), "batches": progress}
+    finally:
+        shutil.rmtree(folder)
+
+
+def write(rows: pa.Table, folder: Path) -> None:
+    folder.mkdir(parents=True)
+    times = {
+        name: rows[f"window_{name}"].combine_chunks().view(pa.int64()).to_numpy() // 1000
+        for name in ("start", "end")
+    }
+    table = pa.table({"user": rows["user"], **times, "n": rows["n"], "total": rows["total"]})
+    pq.write_table(table, folder / "part.parquet")
+
+
+def main() -> None:
+    local_spark("windows", settings={"spark.driver.memory": "4g"})
+    print(json.dumps({"ready": True}), flush=True)
+    for line in sys.stdin:
+        print(json.dumps(answer(json.loads(line))), flush=True)
+
+
+if __name__ == "__main__":
+    main()
