@@ -21,6 +21,9 @@ __all__ = ["SqliteStore"]
 
 _BUSY_TIMEOUT_S = 30.0
 _CACHE_KIB = 64 << 10
+# Twice the default: a tenth faster. Larger still is faster for whole batches of neighbours, and
+# writes too much for corrections that are scattered over a large view.
+_PAGE_BYTES = 8192
 
 
 class SqliteStore(SqlStore):
@@ -37,6 +40,7 @@ class SqliteStore(SqlStore):
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._writer = _connect(self.path)
+            self._writer.execute(f"PRAGMA page_size={_PAGE_BYTES}")  # of a new file only
             self._writer.execute("PRAGMA journal_mode=WAL")
             self._writer.execute("PRAGMA synchronous=FULL")
             self._writer.execute(f"PRAGMA cache_size=-{_CACHE_KIB}")
