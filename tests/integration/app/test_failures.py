@@ -1,0 +1,125 @@
+"""What ends an application for good, and that its end leaves nothing behind."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from app_runs import (
+    catch_up,
+    counting,
+    event,
+    kept_running,
+    log_ends,
+    new_topic,
+    reflected,
+    require_equal,
+    send,
+    wait_until,
+)
+from topics import create_topic, delete_records
+
+from headrace.errors import ConfigError, RequestError
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+APPLICATION = """
+from headrace import App, agg, tumbling
+
+app = App("app-{topic}", store="{store}")
+events = app.stream("{topic}", schema="place string, amount double, at long", event_time="at",
+                    lateness="1 second", partitions=2)
+
+@app.view
+def counts():
+    return events.window(tumbling("10 seconds"), by="place").agg(n=agg.count(), total=agg.sum("amount"))
+"""
+
+
+def test_the_older_of_two_drivers_on_one_store_is_fenced_and_says_so(spark, our_log, tmp_path):
+    topic, store = new_topic(), f"sqlite:///{tmp_path}/views.db"
+    app = counting(topic, store=store, idle_after="1 second")
+    with kept_running(app, our_log, tmp_path / "older") as older:
+        with (
+            pytest.raises(ConfigError, match=r"running on .* already; stop it, or give another --data"),
+            kept_running(app, our_log, tmp_path / "older"),
+        ):
+            pass
+        send(our_log, topic, [event(1), event(30)])
+        wait_until(older, lambda: reflected(store).offsets.get(topic, {}).get(0) == 2)
+        with kept_running(counting(topic, store=store), our_log, tmp_path / "newer") as newer:
+            send(our_log, topic, [event(2), event(50)], 1)
+            with pytest.raises(RequestError, match=rf"the query on {topic} failed: .*counts.*"):
+                older.wait(60)
+            ends = log_ends(our_log, topic)
+            wait_until(newer, lambda: reflected(store).offsets.get(topic) == ends)
+            require_equal(spark, app, our_log, store)
+
+
+def descendants(pid):
+    found = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in map(int, task.read_text().split()):
+            found += [child, *descendants(child)]
+    return found
+
+
+def is_alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def headrace_run(tmp_path, topic, *arguments):
+    file = tmp_path / "app.py"
+    file.write_text(APPLICATION.format(topic=topic, store=f"sqlite:///{tmp_path}/views.db"))
+    return subprocess.Popen(
+        [sys.executable, "-m", "headrace", "run", str(file), "--data", str(tmp_path / "data"), *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_query_that_fails_for_good_ends_the_run_with_one_line(our_log, tmp_path):
+    """Retention has taken what comes next: nothing but a decision of the user's can help."""
+    topic = new_topic()
+    app = counting(topic, store=f"sqlite:///{tmp_path}/views.db")
+    create_topic(our_log, 2, topic)
+    send(our_log, topic, [event(1)])
+    catch_up(app, our_log, tmp_path / "data")
+    send(our_log, topic, [event(2), event(3)])
+    delete_records(our_log, topic, 2)
+    process = headrace_run(tmp_path, topic, "--bootstrap", our_log.bootstrap_servers)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 1, out + err
+    lines = [line for line in err.splitlines() if line]
+    assert len(lines) == 1, err
+    assert re.search(rf"the query on {topic} failed: .*{topic}", lines[0])
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
+def test_a_signal_ends_a_run_and_all_its_processes(tmp_path, number):
+    process = headrace_run(tmp_path, new_topic(), "--json")
+    assert process.stdout is not None
+    try:
+        for line in process.stdout:
+            if json.loads(line).get("message", "").startswith("running"):
+                break
+        family = descendants(process.pid)
+        assert len(family) >= 2, "the log and the JVM"
+        os.kill(process.pid, number)
+        _, err = process.communicate(timeout=120)
+        assert process.returncode == 0 and not err, err
+    finally:
+        process.kill()
+    deadline = time.monotonic() + 30
+    while left := [pid for pid in family if is_alive(pid)]:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.05)  # a process that is not our child can only be looked at
