@@ -364,6 +364,13 @@ def test_requests_that_make_no_sense_are_refused_with_kafkas_codes(queue: Queue)
     assert one.fetch(wait_ms=100).responses[0].partitions[0].error_code == Code.UNKNOWN_TOPIC_ID
 
 
+def test_a_fetch_of_no_partitions_waits_without_holding_the_broker_up(queue: Queue) -> None:
+    member = queue.member("idle")
+    member.partitions = range(0)
+    assert member.fetch(wait_ms=300).error_code == 0
+    assert queue.admin.list_topics(timeout=10).topics  # somebody else is answered
+
+
 # --- restarts -----------------------------------------------------------------------------------
 
 

@@ -64,9 +64,11 @@ def _call(view: View) -> Any:
 
 
 def _plan_stream(stream: Stream, results: Results, spark: SparkSession) -> PlannedStream:
+    # By name: the state of a query is kept view after view, and must outlive a rearranged file.
+    in_order = sorted(results.values(), key=lambda each: each[0].name)
     views = [
         plan_view(view, result, _columns(stream_of(result), spark))
-        for view, result in results.values()
+        for view, result in in_order
         if not isinstance(result, DataFrame) and stream_of(result).spec.topic == stream.spec.topic
     ]
     return PlannedStream(stream=stream, views=tuple(views))

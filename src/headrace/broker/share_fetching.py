@@ -39,20 +39,20 @@ class ShareFetch:
     async def run(self) -> Answers:
         wait_ms = min(self.body.max_wait, self.broker.settings.idle_timeout_ms)
         timer = asyncio.get_running_loop().call_later(max(wait_ms, 0) / 1000, self._end)
-        watched: list[Callable[[], None]] = []
+        watched: list[Callable[[], None]] | None = None
         try:
             while True:
                 self.more.clear()
                 answers = await self._attempt()
                 if answers or self.is_over or wait_ms <= 0:
                     return answers
-                if not watched:
+                if watched is None:
                     watched = self._watch()
                     continue  # once more: something may have come before we watched
                 await self.more.wait()
         finally:
             timer.cancel()
-            for forget in watched:
+            for forget in watched or ():
                 forget()
 
     def _end(self) -> None:
