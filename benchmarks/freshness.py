@@ -20,8 +20,9 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -103,18 +104,26 @@ def run(command: list[str], surroundings: dict[str, str], bootstrap: str, given:
         )
         assert side.stdin is not None and side.stdout is not None
         lines = (line for line in side.stdout if line.startswith("{"))
-        if next(lines, None) is None:
-            messages.seek(0)
-            raise SystemExit(f"{command} ended:\n{messages.read().decode(errors='replace')[-2000:]}")
+        _answer(lines, messages)
         appended = append(bootstrap, given.rate, given.warmup + given.seconds)
         time.sleep(5)  # the last events' batches
         side.stdin.close()
-        answer = json.loads(next(lines, '{"seen": [], "batches": []}'))
+        answer = _answer(lines, messages)
         side.wait(60)
     if given.verbose:
         for each in answer["batches"][-12:]:
             print("   ", each)
     return delays(appended, answer["seen"], int(given.rate * given.warmup))
+
+
+def _answer(lines: Iterator[str], messages: IO[bytes]) -> dict[str, Any]:
+    """The next line of a side; if there is none, or nothing became visible, its last words end the run."""
+    answer: dict[str, Any] = json.loads(next(lines, "{}"))
+    if not answer or answer.get("seen") == []:
+        messages.seek(0)
+        words = messages.read().decode(errors="replace")[-2000:]
+        raise SystemExit(f"no event became visible (too short a run, or a failure):\n{words}")
+    return answer
 
 
 def ours(given: argparse.Namespace) -> Times:

@@ -39,8 +39,9 @@ def clicks(topic: str, window: str, folder: Path) -> App:
 
 
 def seconds_of(query: StreamingQuery) -> float:
-    """From the start of the first micro-batch that had rows to the end of the last one."""
-    first, last = query.recentProgress[0], query.recentProgress[-1]
+    """From the start of the first micro-batch to the end of the last one."""
+    progress = query.recentProgress
+    first, last = progress[0], progress[-1]
     begun, ended = (
         datetime.fromisoformat(each["timestamp"].replace("Z", "+00:00")) for each in (first, last)
     )
