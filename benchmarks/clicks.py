@@ -7,6 +7,7 @@ every window before it closes; its user is "end", and no result of it counts.
 
 import json
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -45,7 +46,7 @@ def write_files(folder: Path, events: int, keys: int, files: int = 8) -> Path:
     source = values(events, keys)
     for number in range(files):
         with (folder / f"part-{number}.json").open("wb") as file:
-            file.writelines(value + b"\n" for (_, value), _ in zip(source, range(share), strict=False))
+            file.writelines(value + b"\n" for _, value in islice(source, share))
     return folder
 
 

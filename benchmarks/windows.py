@@ -192,6 +192,7 @@ def measure(
         right = found if right is None else right
         if reason := difference(right, found):
             cell.wrong[system.name] = reason
+            print(f"  {cell.window:9} {cell.keys:>9,} keys  {system.name:12} differs: {reason}", flush=True)
             continue
         for _ in range(rounds):
             seconds = float(system.ask(window=cell.window, out=None, **place)["seconds"])
