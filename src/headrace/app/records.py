@@ -38,11 +38,12 @@ def dead_records(app: str, topic: str, query_id: str, tables: Iterable[pa.Table]
             "partition": row["partition"],
             "offset": row["offset"],
             "query": query_id,
+            # Beside, not as the letter's own time: retention must count from now.
+            "timestamp_ms": round(row["timestamp"].timestamp() * 1000),
         }
         own = tuple((each["key"], each["value"]) for each in row["headers"] or ())
-        yield OutputRecord(
-            dead_topic(app), row["key"], row["value"], (*own, *_headers("headrace.dead", about))
-        )
+        headers = (*own, *_headers("headrace.dead", about))
+        yield OutputRecord(dead_topic(app), row["key"], row["value"], headers)
 
 
 def late_records(app: str, topic: str, view: str, tables: Iterable[pa.Table]) -> Iterator[OutputRecord]:
