@@ -12,9 +12,9 @@ class MemoryBudget:
     A large request reserves step by step as it arrives. If all that is held belongs
     to requests that are not whole yet, none of them could ever finish; so one
     holder may go on beyond the total, up to the size of the largest request, until
-    no more than the total is held again. That is for requests that have begun: one
-    that begins waits, unless nothing is held at all. Those who were refused are
-    called, in order, when bytes come back. One thread.
+    no more than the total is held again. That is for one request: the next of the same
+    holder waits. Those who were refused are called, in order, when bytes come back.
+    One thread.
     """
 
     def __init__(self, total_bytes: int) -> None:
@@ -33,17 +33,16 @@ class MemoryBudget:
 
         `begins`: it is the first reservation of a request.
         """
-        if self.held_bytes + size > self.total_bytes and (
-            (begins and self.held_bytes) or not self._may_exceed(holder)
-        ):
+        if self.held_bytes + size > self.total_bytes and not self._may_exceed(holder, begins=begins):
             return False
         self.held_bytes += size
         return True
 
-    def _may_exceed(self, holder: object) -> bool:
+    def _may_exceed(self, holder: object, *, begins: bool) -> bool:
         if self._beyond is None:
             self._beyond = holder
-        return self._beyond is holder
+            return True
+        return self._beyond is holder and not begins
 
     def when_released(self, call: Callable[[], None]) -> None:
         """Calls once, when bytes have come back and it is this caller's turn."""

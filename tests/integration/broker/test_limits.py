@@ -101,21 +101,22 @@ def test_large_requests_wait_for_memory_and_small_ones_do_not(start):
     broker = start(request_memory_bytes=1_000_000)
     memory = broker.request_memory
     with contextlib.ExitStack() as stack:
-        one, second, third, small = (
+        one, beyond, waiting, small = (
             stack.enter_context(contextlib.closing(Peer(broker.port))) for _ in range(4)
         )
         small.create("t")
         frame = encode_request(Api.PRODUCE, 9, 1, "p", produce_fields("t", batch_of(bytes(900_000))))
         one.socket.sendall(frame[:500_000])
         wait_until(lambda: memory.held_bytes > 900_000)
-        for late in (second, third):
-            late.socket.sendall(frame[:300_000])
+        beyond.socket.sendall(frame[:300_000])
+        wait_until(lambda: memory.held_bytes > 1_800_000)
+        waiting.socket.sendall(frame[:300_000])
         wait_until(lambda: memory.wanted)
         assert small.produce("t", batch_of(b"small")).error_code == 0
-        assert memory.held_bytes < 1_000_000
+        assert memory.held_bytes < 2_000_000
         one.socket.sendall(frame[500_000:])
         assert one._receive()
-        for late in (second, third):
+        for late in (beyond, waiting):
             late.socket.sendall(frame[300_000:])
             assert late._receive()
         wait_until(lambda: memory.held_bytes == 0)

@@ -20,14 +20,15 @@ def test_the_right_to_exceed_passes_on_once_the_total_is_kept_again():
     assert budget.try_reserve(50, THIRD)
 
 
-def test_a_request_that_begins_keeps_to_the_total_unless_nothing_is_held():
+def test_only_one_request_of_a_holder_exceeds_the_total_and_the_next_waits():
     budget = MemoryBudget(100)
-    assert budget.try_reserve(150, FIRST, begins=True)
-    assert not budget.try_reserve(1, FIRST, begins=True)  # however many it has under way
-    assert not budget.try_reserve(1, SECOND, begins=True)
-    assert budget.try_reserve(50, FIRST)
+    assert budget.try_reserve(100, FIRST, begins=True)
+    assert budget.try_reserve(50, SECOND, begins=True)  # the first to exceed may
+    assert not budget.try_reserve(1, SECOND, begins=True)  # once, however many it has under way
+    assert not budget.try_reserve(1, THIRD, begins=True)
+    assert budget.try_reserve(50, SECOND)  # what has begun goes on
     budget.release(200)
-    assert budget.try_reserve(100, SECOND, begins=True)
+    assert budget.try_reserve(100, THIRD, begins=True)
 
 
 def test_one_that_is_larger_than_the_total_gets_through():
