@@ -1,5 +1,7 @@
 """Cases of what readers and administrators see of transactions."""
 
+import time
+
 from headrace.wire import Api
 from parity.case import case
 from parity.fetch import seen
@@ -68,8 +70,10 @@ def described(log):
     for commit in (True, False):
         producer.add(topic)
         producer.end(commit)
-        for _ in range(500):
-            if (last := describe(log, producer.name))[0][1].startswith("Complete"):
+        # Both brokers answer once it is decided, and carry it out behind that.
+        give_up = time.monotonic() + 30
+        while not (last := describe(log, producer.name))[0][1].startswith("Complete"):
+            if time.monotonic() > give_up:
                 break
         found.append(last)
     return found
