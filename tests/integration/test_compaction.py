@@ -145,6 +145,7 @@ def test_a_topic_is_compacted_within_memory_while_producing_goes_on(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_more_keys_than_its_memory_holds_take_several_runs(tmp_path):
     compact_while_producing(
         tmp_path,

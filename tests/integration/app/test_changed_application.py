@@ -84,6 +84,7 @@ def test_what_becomes_of_a_checkpoint_when_the_application_changes(spark, our_lo
         catch_up(changed, our_log, data, rebuild=True)
 
 
+@pytest.mark.slow
 def test_a_view_whose_checkpoint_or_store_is_lost_is_built_anew_from_the_log(spark, our_log, topic, tmp_path):
     store, data = f"sqlite:///{tmp_path}/views.db", tmp_path / "data"
     app = prepared(our_log, topic, store, data, idle_after="1 hour")
