@@ -68,12 +68,12 @@ def portions(job: Job, size: int) -> Iterator[list[Portion]]:
     source = random.Random(f"{job.kind}/{job.record_bytes}/{job.partitions}")
     values = [source.randbytes(job.record_bytes) for _ in range(min(CHUNK_RECORDS, job.records))]
     spread = min(size, job.partitions)
-    for number in range(job.records // size):
-        at = number * size
+    for number, at in enumerate(range(0, job.records, size)):
+        end = min(size, job.records - at)
         yield [
             Portion(
                 partition=(number * spread + i) % job.partitions,
-                values=[values[(at + n) % len(values)] for n in range(i, size, spread)],
+                values=[values[(at + n) % len(values)] for n in range(i, end, spread)],
             )
             for i in range(spread)
         ]
