@@ -7,7 +7,6 @@ function of the watermark alone: with "close" those whose end it has passed, els
 A step looks at the keys that it brings and at those whose session may close.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -22,15 +21,12 @@ from headrace.streams.operators.changes import (
     UPDATE,
     change_table,
     instants,
-    together,
 )
+from headrace.streams.operators.event_state import EventState
 from headrace.streams.operators.grouping import Groups, Ints
-from headrace.streams.operators.hashing import distinct
-from headrace.streams.operators.keys import grouped, hashes_of
+from headrace.streams.operators.keys import grouped
 from headrace.streams.operators.partials import by_two
-from headrace.streams.operators.runs import Runs, in_one_chunk
-from headrace.streams.operators.state import NO_WATERMARK, OperatorState, numbers
-from headrace.streams.operators.timers import Timers
+from headrace.streams.operators.state import numbers
 from headrace.streams.operators.windows import Session
 
 if TYPE_CHECKING:
@@ -57,21 +53,15 @@ class _Sessions:
         return numbers(self.table, _LAST)
 
 
-class SessionState(OperatorState):
+class SessionState(EventState):
     def __init__(self, operator: "WindowOperator") -> None:
-        super().__init__(operator)
         assert isinstance(operator.window, Session)
         self._gap_us = operator.window.gap_us
-        self._fragments = Runs(self._merge)
-        self._timers = Timers(max(self._gap_us // 16, 1_000_000))
-        self._swept_us = NO_WATERMARK
+        super().__init__(operator, self._gap_us)
 
     @property
-    def row_count(self) -> int:
-        return self._fragments.row_count
-
-    def _tables(self) -> Sequence[pa.Table]:
-        return self._fragments.tables
+    def _lifetime_us(self) -> int:
+        return self._gap_us + self.operator.keep_us
 
     def _deadlines(self, table: pa.Table) -> Ints:
         return numbers(table, _FIRST) + 1
@@ -83,65 +73,30 @@ class SessionState(OperatorState):
         """The watermark at which a session is published: no event can join it then."""
         return last + self._gap_us + 1
 
-    def _add(self, tables: Sequence[pa.Table]) -> None:
-        for table in tables:
-            self._fragments.add(table)
-            if self.operator.emit == "close":
-                closes = self._closes(numbers(table, _LAST))
-                later = closes > self.watermark_us
-                self._timers.add(closes[later], hashes_of(table)[later])
+    def _due(self, table: pa.Table) -> Ints:
+        return self._closes(numbers(table, _LAST))
 
-    def _forget(self) -> None:
-        """Sweeps once per lifetime of a closed session, so that a sweep costs what came in since."""
-        lifetime_us = self._gap_us + self.operator.keep_us
-        if self._swept_us == NO_WATERMARK:
-            self._swept_us = self.watermark_us
-        if self.watermark_us - self._swept_us < lifetime_us:
-            return
-        self._swept_us = self.watermark_us
-        table = self._fragments.merged()
-        if table is not None:
-            kept = self._closes(numbers(table, _LAST)) + self.operator.keep_us > self.watermark_us
-            if not kept.all():
-                self._fragments.replace(table.filter(pa.array(kept)))
+    def _gone(self, table: pa.Table) -> Ints:
+        return self._due(table) + self.operator.keep_us
 
-    def _changed(self, tables: Sequence[pa.Table], watermark_us: int) -> pa.Table | None:
-        arrived = in_one_chunk(tables) if tables else None
-        hashes = self._timers.due(watermark_us)
-        if arrived is not None:
-            hashes = np.concatenate([hashes, hashes_of(arrived)])
-        if not len(hashes):
-            return None
-        hashes = distinct(hashes)
-        held = self._fragments.find(hashes)
-        changes = self._compared(held, arrived, watermark_us)
-        self._add(tables)
-        return together(changes)
-
-    def _compared(self, held: pa.Table | None, arrived: pa.Table | None, watermark_us: int) -> list[pa.Table]:
-        """The changes of the keys of these fragments, from what was visible to what now is."""
-        parts = [table for table in (held, arrived) if table is not None]
-        if not parts:
-            return []
-        table = in_one_chunk(parts)
-        is_old = np.arange(table.num_rows) < (0 if held is None else held.num_rows)
-        order, keys = self._ordered(table)
-        table, is_old = table.take(pa.array(order)), is_old[order]
+    def _compared(
+        self, table: pa.Table, keys: Ints, is_new: npt.NDArray[np.bool_], watermark_us: int
+    ) -> list[pa.Table]:
         new = self._joined(table, keys)
-        old_rows = np.flatnonzero(is_old)
+        old_rows = np.flatnonzero(~is_new)
         old = self._joined(table.take(pa.array(old_rows)), keys[old_rows])
-        return self._differences(old, new, _container(old, new, old_rows), is_old, watermark_us)
+        return self._differences(old, new, _container(old, new, old_rows), is_new, watermark_us)
 
     def _differences(
         self,
         old: _Sessions,
         new: _Sessions,
         container: Ints,
-        is_old: npt.NDArray[np.bool_],
+        is_new: npt.NDArray[np.bool_],
         watermark_us: int,
     ) -> list[pa.Table]:
         fresh = np.zeros(new.table.num_rows, np.bool_)
-        fresh[new.of[~is_old]] = True
+        fresh[new.of[is_new]] = True
         was = self._visible(old.last, self.watermark_us)
         now = self._visible(new.last, watermark_us)
         stays = (old.first == new.first[container]) & (old.last == new.last[container])

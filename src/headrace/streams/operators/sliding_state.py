@@ -5,7 +5,6 @@ at the keys that it brings and at those whose events are due; a late event chang
 results of those that follow it within the size.
 """
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,17 +17,14 @@ from headrace.streams.operators.changes import (
     UPDATE,
     change_table,
     instants,
-    together,
 )
+from headrace.streams.operators.event_state import EventState
 from headrace.streams.operators.grouping import Groups, Ints, one_chunk
-from headrace.streams.operators.hashing import distinct
 from headrace.streams.operators.keys import grouped, hashes_of
 from headrace.streams.operators.layout import CORRECTED, ON_TIME
 from headrace.streams.operators.partials import by_two
 from headrace.streams.operators.ranges import range_sums
-from headrace.streams.operators.runs import Runs, in_one_chunk
-from headrace.streams.operators.state import NO_WATERMARK, OperatorState, numbers
-from headrace.streams.operators.timers import Timers
+from headrace.streams.operators.state import numbers
 from headrace.streams.operators.windows import Sliding
 
 if TYPE_CHECKING:
@@ -39,21 +35,15 @@ __all__ = ["SlidingState"]
 _TIME, _PARTITION, _OFFSET = "_event_time", "_partition", "_offset"
 
 
-class SlidingState(OperatorState):
+class SlidingState(EventState):
     def __init__(self, operator: "WindowOperator") -> None:
-        super().__init__(operator)
         assert isinstance(operator.window, Sliding)
         self._size_us = operator.window.size_us
-        self._events = Runs(self._merge)
-        self._timers = Timers(max(self._size_us // 16, 1_000_000))
-        self._swept_us = NO_WATERMARK
+        super().__init__(operator, self._size_us)
 
     @property
-    def row_count(self) -> int:
-        return self._events.row_count
-
-    def _tables(self) -> Sequence[pa.Table]:
-        return self._events.tables
+    def _lifetime_us(self) -> int:
+        return self._size_us + self.operator.keep_us + 1
 
     def _deadlines(self, table: pa.Table) -> Ints:
         return numbers(table, _TIME) + 1
@@ -62,49 +52,15 @@ class SlidingState(OperatorState):
         times = numbers(table, _TIME)
         return [instants(times - self._size_us), instants(times)]
 
-    def _add(self, tables: Sequence[pa.Table]) -> None:
-        for table in tables:
-            self._events.add(table)
-            if self.operator.emit == "close":
-                due = numbers(table, _TIME) + 1
-                later = due > self.watermark_us
-                self._timers.add(due[later], hashes_of(table)[later])
+    def _due(self, table: pa.Table) -> Ints:
+        return numbers(table, _TIME) + 1
 
-    def _forget(self) -> None:
-        """Sweeps once per lifetime of an event, so that a sweep costs what came in since."""
-        lifetime_us = self._size_us + self.operator.keep_us + 1
-        if self._swept_us == NO_WATERMARK:
-            self._swept_us = self.watermark_us
-        if self.watermark_us - self._swept_us < lifetime_us:
-            return
-        self._swept_us = self.watermark_us
-        table = self._events.merged()
-        if table is not None:
-            kept = numbers(table, _TIME) + lifetime_us > self.watermark_us
-            if not kept.all():
-                self._events.replace(table.filter(pa.array(kept)))
+    def _gone(self, table: pa.Table) -> Ints:
+        return numbers(table, _TIME) + self._lifetime_us
 
-    def _changed(self, tables: Sequence[pa.Table], watermark_us: int) -> pa.Table | None:
-        arrived = in_one_chunk(tables) if tables else None
-        hashes = self._timers.due(watermark_us)
-        if arrived is not None:
-            hashes = np.concatenate([hashes, hashes_of(arrived)])
-        if not len(hashes):
-            return None
-        hashes = distinct(hashes)
-        held = self._events.find(hashes)
-        changes = self._compared(held, arrived, watermark_us)
-        self._add(tables)
-        return together(changes)
-
-    def _compared(self, held: pa.Table | None, arrived: pa.Table | None, watermark_us: int) -> list[pa.Table]:
-        parts = [table for table in (held, arrived) if table is not None]
-        if not parts:
-            return []
-        table = in_one_chunk(parts)
-        is_new = np.arange(table.num_rows) >= (0 if held is None else held.num_rows)
-        order, keys = self._ordered(table)
-        table, is_new = table.take(pa.array(order)), is_new[order]
+    def _compared(
+        self, table: pa.Table, keys: Ints, is_new: npt.NDArray[np.bool_], watermark_us: int
+    ) -> list[pa.Table]:
         times = numbers(table, _TIME)
         begins, ends = self._reach(keys, times)
         fresh = range_sums(is_new.astype(np.int64), begins, ends) > 0
