@@ -79,13 +79,14 @@ class EmbeddedLog:
         arguments = ["--json", "--until-stdin-closes", "--data", str(self._data), "--listen", listen]
         self._data.parent.mkdir(parents=True, exist_ok=True)
         # A session of its own: Ctrl-C reaches this process alone, which then ends its children in order.
-        return subprocess.Popen(  # noqa: S603 - this very interpreter
-            [sys.executable, "-m", "headrace", "broker", *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._messages.open("ab"),
-            start_new_session=True,
-        )
+        with self._messages.open("ab") as messages:
+            return subprocess.Popen(  # noqa: S603 - this very interpreter
+                [sys.executable, "-m", "headrace", "broker", *arguments],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=messages,
+                start_new_session=True,
+            )
 
     def _wait_for_port(self) -> int:
         assert self._process.stdout is not None

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from headrace.app.application import App
 from headrace.app.log_process import running_address
 from headrace.app.planning import plan_app
+from headrace.app.sink import ignore
 from headrace.app.starting import RunOptions, locked, start_log, start_spark, store_url
 from headrace.app.surroundings import reading_from
 from headrace.app.verifying import Verdict, verify_view
@@ -15,12 +16,8 @@ from headrace.views import open_store
 __all__ = ["verified"]
 
 
-def _ignore(_: object) -> None:
-    """For whoever does not listen."""
-
-
 def verified(
-    app: App, options: RunOptions, only: str | None = None, *, on_message: Callable[[str], None] = _ignore
+    app: App, options: RunOptions, only: str | None = None, *, on_message: Callable[[str], None] = ignore
 ) -> Iterator[Verdict]:
     """The verdict on each view, as it is found; the application may run meanwhile.
 

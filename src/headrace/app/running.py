@@ -13,7 +13,7 @@ from headrace.app.failures import failure_of
 from headrace.app.frames import ready_frames
 from headrace.app.log_process import EmbeddedLog
 from headrace.app.planning import AppPlan, plan_app
-from headrace.app.sink import BatchReport
+from headrace.app.sink import BatchReport, ignore
 from headrace.app.starting import (
     RunOptions,
     Starter,
@@ -98,18 +98,14 @@ class RunningQuery:
         self.spark_query.stop()
 
 
-def _ignore(_: object) -> None:
-    """For whoever does not listen."""
-
-
 @contextlib.contextmanager
 def running(
     app: App,
     options: RunOptions,
     *,
-    on_batch: Callable[[BatchReport], None] = _ignore,
-    on_message: Callable[[str], None] = _ignore,
-    on_step: Callable[[str], None] = _ignore,
+    on_batch: Callable[[BatchReport], None] = ignore,
+    on_message: Callable[[str], None] = ignore,
+    on_step: Callable[[str], None] = ignore,
 ) -> Iterator[Running]:
     """Starts everything an application needs, and ends it in reverse order."""
     with contextlib.ExitStack() as ending:

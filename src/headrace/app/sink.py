@@ -16,7 +16,7 @@ from headrace.app.plans import PlannedStream, PlannedView
 from headrace.app.records import dead_records, derived_records, forgotten_records, late_records
 from headrace.views import Kind, OutputRecord, ViewBatch, ViewStore
 
-__all__ = ["BatchReport", "StreamSink"]
+__all__ = ["BatchReport", "StreamSink", "ignore"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class Records(Protocol):
     def write(self, batch_id: int, records: Iterator[OutputRecord]) -> bool: ...
 
 
-def _ignore(_: object) -> None:
+def ignore(_: object) -> None:
     """For whoever does not listen."""
 
 
@@ -60,8 +60,8 @@ class StreamSink:
     stores: Mapping[str, ViewStore]
     records: Records
     commit_progress: Callable[[BatchOutput], None]
-    on_batch: Callable[[BatchReport], None] = _ignore
-    on_step: Callable[[str], None] = _ignore
+    on_batch: Callable[[BatchReport], None] = ignore
+    on_step: Callable[[str], None] = ignore
 
     def __call__(self, messages: pa.Table, batch_id: int) -> None:
         output = collect(messages)

@@ -61,7 +61,7 @@ class EventState(OperatorState):
     def _compared(
         self, table: pa.Table, keys: Ints, is_new: npt.NDArray[np.bool_], watermark_us: int
     ) -> list[pa.Table]:
-        """The changes of these keys, all of whose rows are here, in order: visible before against visible now."""
+        """The changes of these keys, all of whose rows are here, in order: what was visible, what now is."""
 
     @property
     def row_count(self) -> int:
