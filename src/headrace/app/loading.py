@@ -2,11 +2,12 @@
 
 import importlib.util
 import sys
+import traceback
 from pathlib import Path
 from types import ModuleType
 
 from headrace.app.application import App
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, HeadraceError
 
 __all__ = ["import_app", "load_app"]
 
@@ -47,5 +48,13 @@ def _import(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     sys.path.insert(0, str(path.parent.resolve()))
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except HeadraceError:
+        raise
+    except Exception as error:  # whatever is wrong with the user's own file
+        frames = traceback.extract_tb(error.__traceback__)
+        line = next((each.lineno for each in reversed(frames) if each.filename == str(path)), None)
+        where = path if line is None else f"{path}, line {line}"
+        raise ConfigError(f"{where}: {type(error).__name__}: {error}") from error
     return module
