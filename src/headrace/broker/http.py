@@ -15,11 +15,11 @@ from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
+from headrace.addresses import host_and_port
 from headrace.broker.health import health
-from headrace.broker.metrics import CONTENT_TYPE, render
 from headrace.broker.metrics_broker import collect
-from headrace.broker.settings import host_and_port
 from headrace.errors import ConfigError
+from headrace.metrics import CONTENT_TYPE, render
 
 if TYPE_CHECKING:
     from headrace.broker.server import Broker

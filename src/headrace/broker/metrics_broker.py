@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from headrace.broker.metrics import MOST_SERIES, Counter, Family, Histogram, Labels
+from headrace.metrics import MOST_SERIES, Counter, Family, Histogram, Labels
 from headrace.wire import ErrorCode, name_of
 
 if TYPE_CHECKING:

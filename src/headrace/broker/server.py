@@ -12,6 +12,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, TypeVar
 
+from headrace.addresses import host_and_port, is_loopback
 from headrace.broker.access import Authority, guarded, server_context, sifted
 from headrace.broker.apis import HANDLERS
 from headrace.broker.apis.cluster import unsupported_version
@@ -29,7 +30,7 @@ from headrace.broker.overload import Overload
 from headrace.broker.partition import Partition
 from headrace.broker.quotas import PRODUCER, Quotas
 from headrace.broker.replies import Answer, Reply
-from headrace.broker.settings import BrokerSettings, host_and_port, is_loopback
+from headrace.broker.settings import BrokerSettings
 from headrace.broker.share import Shares
 from headrace.broker.topics import Topics
 from headrace.broker.transactions import Transactions

@@ -1,8 +1,8 @@
 """What can be set of a broker."""
 
 import dataclasses
-import ipaddress
 
+from headrace.addresses import host_and_port, is_loopback
 from headrace.config import setting
 from headrace.errors import ConfigError
 
@@ -128,20 +128,3 @@ class BrokerSettings:
                 f"metrics_listen={self.metrics_listen!r} is reachable from outside and asks for no password;"
                 " use 127.0.0.1, or set metrics_public if the network is trusted"
             )
-
-
-def is_loopback(host: str) -> bool:
-    """Whether an address is reachable from this machine only; any name but localhost may not be."""
-    try:
-        address = ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        return host == "localhost"
-    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
-
-
-def host_and_port(name: str, text: str) -> tuple[str, int]:
-    """The two parts of "HOST:PORT"; an IPv6 address stands in brackets."""
-    host, colon, port = text.rpartition(":")
-    if not colon or not host or not port.isdecimal() or int(port) > 65535:
-        raise ConfigError(f"{name}={text!r} is not HOST:PORT, such as 127.0.0.1:9092")
-    return host.strip("[]"), int(port)

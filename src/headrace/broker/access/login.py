@@ -8,6 +8,7 @@ password, whether or not the user exists), so the shell runs steps on a thread.
 import dataclasses
 from collections.abc import Callable, Sequence
 
+from headrace.addresses import is_loopback
 from headrace.broker.access.scram import (
     Credential,
     Mechanism,
@@ -17,7 +18,6 @@ from headrace.broker.access.scram import (
     is_password,
 )
 from headrace.broker.access.state import AccessState
-from headrace.broker.settings import is_loopback
 
 __all__ = ["MOST_SASL_BYTES", "PLAIN", "Login", "Step", "offered"]
 

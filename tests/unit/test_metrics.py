@@ -1,5 +1,5 @@
-from headrace.broker.metrics import MOST_SERIES, Counter, Family, Histogram, render
 from headrace.broker.metrics_broker import error_codes
+from headrace.metrics import MOST_SERIES, Counter, Family, Histogram, render
 
 
 def test_a_counter_counts_by_label_values():
