@@ -17,11 +17,16 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.app.manifest import Manifest
 from headrace.app.planning import AppPlan, PlannedFrame
-from headrace.app.sink import BatchReport
+from headrace.app.reports import BatchReport
 from headrace.errors import ConfigError
 from headrace.views import Kind, ViewBatch, ViewSchema, ViewStore
 
-__all__ = ["FrameSink", "frame_changes", "frame_folder", "ready_frames", "start_frame"]
+__all__ = ["FrameSink", "frame_changes", "frame_folder", "frame_query", "ready_frames", "start_frame"]
+
+
+def frame_query(view: str) -> str:
+    """What the query of one DataFrame is called."""
+    return f"DataFrame {view}"
 
 
 def frame_folder(data: Path, view: str) -> Path:
@@ -88,7 +93,7 @@ class FrameSink:
         self._on_step("done")
         self._on_batch(
             BatchReport(
-                query=name,
+                query=frame_query(name),
                 batch_id=batch_id,
                 records=0,
                 watermark_us=None,

@@ -9,14 +9,13 @@ held against it before anything starts:
 - it is refused: going on, or beginning anew, would destroy what a newer version wrote.
 """
 
-import json
-import os
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from headrace.app.json_files import read_json, write_json
 from headrace.app.planning import PlannedStream, PlannedView
 from headrace.errors import ConfigError
 from headrace.streams.engine.projection import Select, Step, Where
@@ -48,13 +47,13 @@ class Manifest:
     def read(cls, folder: Path) -> "Manifest | None":
         """The folder's manifest, if there is one; raises ConfigError if a newer version wrote it."""
         try:
-            fields = json.loads((folder / _FILE).read_text())
-        except FileNotFoundError:
-            return None
+            fields = read_json(folder / _FILE)
         except ValueError as error:
             raise ConfigError(
                 f"{folder / _FILE} cannot be read ({error}); remove the folder to build its views anew"
             ) from None
+        if fields is None:
+            return None
         if fields["format"] > FORMAT:
             raise ConfigError(
                 f"{folder} was written by a newer version (format {fields['format']}, known is {FORMAT}): "
@@ -64,13 +63,7 @@ class Manifest:
 
     def write(self, folder: Path) -> None:
         """Writes it durably, whole or not at all."""
-        folder.mkdir(parents=True, exist_ok=True)
-        beside = folder / f".{_FILE}.new"
-        with beside.open("w") as file:
-            json.dump(asdict(self), file, indent=2, sort_keys=True)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(folder / _FILE)
+        write_json(folder / _FILE, asdict(self))
 
 
 def describe_query(planned: PlannedStream) -> dict[str, Any]:

@@ -6,34 +6,18 @@ progress of the group comes last: it is for onlookers, and a note for the feed.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Protocol
 
 import pyarrow as pa
 
 from headrace.app.collecting import BatchOutput, collect
 from headrace.app.plans import PlannedStream, PlannedView
 from headrace.app.records import dead_records, derived_records, forgotten_records, late_records
+from headrace.app.reports import BatchReport
 from headrace.views import Kind, OutputRecord, ViewBatch, ViewStore
 
 __all__ = ["BatchReport", "StreamSink", "ignore"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchReport:
-    """One batch, for whoever watches: what was read, and what each view counted and changed."""
-
-    query: str
-    batch_id: int
-    records: int
-    watermark_us: int | None
-    following: Mapping[int, int]
-    books: Mapping[str, Mapping[str, int]]
-    changed: Mapping[str, int]
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values, for a line of output."""
-        return asdict(self)
 
 
 class Records(Protocol):

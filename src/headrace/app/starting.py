@@ -5,10 +5,12 @@ import fcntl
 import os
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import IO
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -20,7 +22,8 @@ from headrace.app.log_process import EmbeddedLog
 from headrace.app.manifest import Manifest, describe_query, reasons_to_rebuild
 from headrace.app.planning import AppPlan, PlannedFrame, PlannedStream, PlannedView
 from headrace.app.records import dead_topic, late_topic
-from headrace.app.sink import BatchReport, StreamSink
+from headrace.app.reports import BatchReport
+from headrace.app.sink import StreamSink
 from headrace.client import Connection
 from headrace.errors import ConfigError
 from headrace.streams import local_spark
@@ -44,6 +47,7 @@ __all__ = [
 
 BUCKETS = 8
 _DERIVED_PARTITIONS = 4
+_LOCK_TRIES, _LOCK_PAUSE_S = 10, 0.05
 _ASIDE = TopicSettings(partitions=1)
 
 
@@ -71,13 +75,21 @@ def locked(data: Path) -> Iterator[None]:
     """Keeps a second run off the same folder; raises ConfigError if there is one."""
     data.mkdir(parents=True, exist_ok=True)
     with (data / "run.lock").open("w") as file:
+        if not _lock(file):
+            raise ConfigError(f"an application is running on {data} already; stop it, or give another --data")
+        yield
+
+
+def _lock(file: IO[str]) -> bool:
+    """Takes the lock; whoever only asks whether it is taken holds it for a moment, so that is waited out."""
+    for _ in range(_LOCK_TRIES):
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise ConfigError(
-                f"an application is running on {data} already; stop it, or give another --data"
-            ) from None
-        yield
+            time.sleep(_LOCK_PAUSE_S)
+        else:
+            return True
+    return False
 
 
 def start_log(data: Path, ending: contextlib.ExitStack) -> EmbeddedLog:

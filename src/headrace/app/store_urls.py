@@ -1,0 +1,43 @@
+"""URLs of stores as other processes may see them: no passwords, no paths relative to a folder. Pure."""
+
+from pathlib import Path
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
+
+__all__ = ["from_anywhere", "with_password", "without_password"]
+
+_WITH_PASSWORD = ("postgresql", "postgres")
+_WITH_PATH = ("sqlite", "parquet")
+# Parameters of libpq that are secrets themselves.
+_SECRET = ("password", "sslpassword")
+
+
+def without_password(url: str) -> tuple[str, str | None]:
+    """The URL without secrets, and the password that was in it, if there was one."""
+    parts = urlsplit(url)
+    if parts.scheme not in _WITH_PASSWORD:
+        return url, None
+    account, at, place = parts.netloc.rpartition("@")
+    user, _, password = account.partition(":")
+    given = parse_qsl(parts.query, keep_blank_values=True)
+    asked = dict(given).get("password")
+    kept = urlencode([each for each in given if each[0].lower() not in _SECRET])
+    shown = urlunsplit((parts.scheme, user + at + place, parts.path, kept, ""))
+    return shown, unquote(password) or asked or None
+
+
+def with_password(url: str, password: str) -> str:
+    """A URL that `without_password` gave, with the password in it again."""
+    parts = urlsplit(url)
+    user, at, place = parts.netloc.rpartition("@")
+    if at:
+        return urlunsplit(parts._replace(netloc=f"{user}:{quote(password, safe='')}@{place}"))
+    added = urlencode([*parse_qsl(parts.query, keep_blank_values=True), ("password", password)])
+    return urlunsplit(parts._replace(query=added))
+
+
+def from_anywhere(url: str, folder: Path) -> str:
+    """The URL with a path that does not depend on where it is read; relative ones begin in `folder`."""
+    scheme, _, rest = url.partition("://")
+    if scheme not in _WITH_PATH:
+        return url
+    return f"{scheme}:///{quote(str((folder / unquote(rest.removeprefix('/'))).resolve()))}"
