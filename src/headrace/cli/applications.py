@@ -9,6 +9,7 @@ import typer
 from headrace.cli.exit_codes import ExitCode
 from headrace.cli.options import Json
 from headrace.cli.output import Output, table_text
+from headrace.cli.parent import stop_at_end_of_input
 
 if TYPE_CHECKING:
     from headrace.app.sink import BatchReport
@@ -52,12 +53,20 @@ def run(
         bool,
         typer.Option("--until-caught-up", help="Stop at the end that the log has now, instead of going on."),
     ] = False,
+    until_stdin_closes: Annotated[
+        bool,
+        typer.Option(
+            "--until-stdin-closes", help="Stop once the input closes, as it does when a parent process ends."
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> int:
     """Run an application: its log, Spark and its views, until Ctrl-C."""
     from headrace.app.loading import load_app
     from headrace.app.running import RunOptions, running
 
+    if until_stdin_closes:
+        stop_at_end_of_input()
     output = Output(as_json=as_json)
     app = load_app(file)
     options = RunOptions(
