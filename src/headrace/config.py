@@ -30,15 +30,19 @@ def describe(settings: type) -> Iterator[tuple[str, str, Any, str]]:
         yield field.name, getattr(kind, "__name__", str(kind)), field.default, field.metadata["help"]
 
 
-def load(settings: type[T], *, environment: Mapping[str, str] | None = None, **given: Any) -> T:
+def load(
+    settings: type[T], *, environment: Mapping[str, str] | None = None, prefix: str = "", **given: Any
+) -> T:
     """Settings from what is given (None means not given), then the environment, then the defaults.
 
-    Raises ConfigError on a value of the wrong type, naming the variable.
+    `prefix` stands between HEADRACE_ and the name of a variable, for settings that share
+    names with those of others. Raises ConfigError on a value of the wrong type, naming
+    the variable.
     """
     environment = os.environ if environment is None else environment
     values = {name: value for name, value in given.items() if value is not None}
     for name, kind, _, _ in describe(settings):
-        variable = f"HEADRACE_{name.upper()}"
+        variable = f"HEADRACE_{prefix}{name.upper()}"
         if name not in values and variable in environment:
             values[name] = _parse(variable, kind, environment[variable])
     return settings(**values)

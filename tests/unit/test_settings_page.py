@@ -7,9 +7,11 @@ import pytest
 from headrace.broker import BrokerSettings
 from headrace.client import Connection
 from headrace.config import describe
+from headrace.console import ConsoleSettings
 from headrace.groups import GroupSettings
 from headrace.streams.options import SourceOptions
 
+ROOMS = (BrokerSettings, GroupSettings, Connection, ConsoleSettings, SourceOptions)
 PAGE = (Path(__file__).parents[2] / "docs" / "settings.md").read_text()
 
 
@@ -18,17 +20,13 @@ def row(name, kind, default, help_text):
     return f"| `{name}` | {kind} | {f'`{shown}`' if shown else ''} | {help_text} |"
 
 
-@pytest.mark.parametrize("settings", [BrokerSettings, GroupSettings, Connection, SourceOptions])
+@pytest.mark.parametrize("settings", ROOMS)
 def test_every_setting_is_documented_as_it_is(settings):
     missing = [line for line in (row(*each) for each in describe(settings)) if line not in PAGE]
     assert not missing, "put these rows into docs/settings.md:\n" + "\n".join(missing)
 
 
 def test_no_row_is_left_of_a_setting_that_is_gone():
-    known = {
-        row(*each)
-        for room in (BrokerSettings, GroupSettings, Connection, SourceOptions)
-        for each in describe(room)
-    }
+    known = {row(*each) for room in ROOMS for each in describe(room)}
     rows = [line for line in PAGE.splitlines() if line.startswith("| `")]
     assert set(rows) <= known

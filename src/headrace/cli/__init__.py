@@ -19,6 +19,10 @@ def main() -> None:
         from headrace.cli.broker import main as serve
 
         sys.exit(serve(sys.argv[2:]))
+    if sys.argv[1:2] == ["console"]:
+        from headrace.cli.console import main as serve_console
+
+        sys.exit(serve_console(sys.argv[2:]))
     from headrace.cli.main import main as enter
 
     enter()

@@ -8,22 +8,17 @@ memory for good.
 import argparse
 import os
 from collections.abc import Sequence
-from typing import Any, NoReturn, get_type_hints
 
 from headrace.broker import Broker, BrokerSettings, GroupSettings, run
 from headrace.cli.exit_codes import ExitCode
+from headrace.cli.flags import Parser, add_flags, belonging
 from headrace.cli.output import Output
-from headrace.config import describe, load
+from headrace.config import load
 from headrace.errors import ConfigError, HeadraceError
 
 __all__ = ["main", "parser"]
 
 SUMMARY = "Run a broker: the log, served over Kafka's protocol."
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise ConfigError(f"{message}; see `{self.prog} --help`")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -39,39 +34,21 @@ def main(arguments: Sequence[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """A flag for every setting of the broker and of its groups; None means not given."""
-    made = _Parser(
+    made = Parser(
         "headrace broker", description=SUMMARY + " Stops cleanly on Ctrl-C or SIGTERM.", allow_abbrev=False
     )
     for settings in (BrokerSettings, GroupSettings):
-        hints = get_type_hints(settings)
-        for name, _, default, text in describe(settings):
-            _add_flag(made, name, hints[name], default, text)
+        add_flags(made, settings)
     made.add_argument("--json", action="store_true", help="Announce and fail in JSON.")
     return made
 
 
-def _add_flag(made: argparse.ArgumentParser, name: str, kind: Any, default: Any, text: str) -> None:
-    flag = "--" + name.replace("_", "-")
-    shown = str(default).lower() if isinstance(default, bool) else str(default)
-    described = f"{text} Default: {shown}." if shown else text
-    described = described.replace("%", "%%")
-    if kind is bool:
-        made.add_argument(flag, action=argparse.BooleanOptionalAction, default=None, help=described)
-    else:
-        metavar = "TEXT" if kind is str else "N"
-        made.add_argument(flag, type=kind, default=None, metavar=metavar, help=described)
-
-
 def _serve(given: argparse.Namespace, output: Output) -> int:
     return run(
-        load(BrokerSettings, **_belonging(BrokerSettings, given)),
-        group_settings=load(GroupSettings, **_belonging(GroupSettings, given)),
+        load(BrokerSettings, **belonging(BrokerSettings, given)),
+        group_settings=load(GroupSettings, **belonging(GroupSettings, given)),
         on_listening=lambda broker: _announce(output, broker),
     )
-
-
-def _belonging(settings: type, given: argparse.Namespace) -> dict[str, Any]:
-    return {name: getattr(given, name) for name, *_ in describe(settings)}
 
 
 def _announce(output: Output, broker: Broker) -> None:

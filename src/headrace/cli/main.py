@@ -47,6 +47,17 @@ def broker(context: typer.Context) -> int:
     return serve(context.args)
 
 
+@app.command(
+    "console",
+    context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []},
+)
+def console(context: typer.Context) -> int:
+    """Serve the console: an HTTP API and a page over topics, groups, views and pipelines."""
+    from headrace.cli.console import main as serve
+
+    return serve(context.args)
+
+
 app.command("demo")(demo.demo)
 app.command("run")(applications.run)
 app.command("plan")(applications.plan)

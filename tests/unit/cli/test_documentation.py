@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from headrace.cli.broker import parser
+from headrace.cli import broker, console
 from headrace.cli.exit_codes import ExitCode
 from headrace.cli.main import app
 
@@ -28,8 +28,9 @@ COMMANDS = dict(leaves(typer.main.get_command(app), "headrace"))
 
 
 def flags(command):
-    if command.name == "broker":  # its parser is argparse's
-        return {flag for each in parser()._actions for flag in each.option_strings} - {"-h"}
+    if command.name in ("broker", "console"):  # their parsers are argparse's
+        made = (broker if command.name == "broker" else console).parser()
+        return {flag for each in made._actions for flag in each.option_strings} - {"-h"}
     return {
         flag for each in command.params for flag in (*each.opts, *each.secondary_opts) if flag.startswith("-")
     }
@@ -56,7 +57,12 @@ def test_every_command_and_flag_has_a_help_text(path):
 
 
 @pytest.mark.parametrize(
-    "path", [path for path in COMMANDS if path not in ("headrace broker", "headrace demo", "headrace plan")]
+    "path",
+    [
+        path
+        for path in COMMANDS
+        if path not in ("headrace broker", "headrace console", "headrace demo", "headrace plan")
+    ],
 )
 def test_every_command_on_a_log_takes_bootstrap_and_json(path):
     assert {"--bootstrap", "-b", "--json"} <= flags(COMMANDS[path])

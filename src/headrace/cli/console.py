@@ -1,0 +1,113 @@
+"""`headrace console`: an HTTP API and a page, in this process; and the tokens of its users."""
+
+import argparse
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from headrace.cli.exit_codes import ExitCode
+from headrace.cli.flags import Parser, add_flags, belonging
+from headrace.cli.output import Output, table_text
+from headrace.config import load
+from headrace.console.process import Listening, run
+from headrace.console.settings import ConsoleSettings
+from headrace.console.users import add_token, read_users, remove_token
+from headrace.errors import ConfigError, HeadraceError
+
+__all__ = ["main", "parser", "token_parser"]
+
+SUMMARY = "Serve the console: an HTTP API and a page over topics, groups, views and pipelines."
+PREFIX = "CONSOLE_"
+DEFAULT_USERS = "headrace-users.json"
+ROLES = ("reader", "writer", "admin")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Serves until it is told to stop, or changes tokens; the exit code."""
+    output = Output(as_json="--json" in arguments)
+    try:
+        if arguments[:1] == ["token"]:
+            return _change_tokens(token_parser().parse_args(arguments[1:]), output)
+        return _serve(parser().parse_args(arguments), output)
+    except HeadraceError as error:
+        code = ExitCode.USAGE if isinstance(error, ConfigError) else ExitCode.FAILED
+        output.error(str(error), exit_code=int(code))
+        return code
+
+
+def parser() -> argparse.ArgumentParser:
+    """A flag for every setting; None means not given."""
+    made = Parser(
+        "headrace console",
+        description=SUMMARY + " Stops cleanly on Ctrl-C or SIGTERM.",
+        epilog="`headrace console token` makes, lists and removes the tokens of its users.",
+        allow_abbrev=False,
+    )
+    add_flags(made, ConsoleSettings)
+    made.add_argument("--json", action="store_true", help="Announce and fail in JSON.")
+    return made
+
+
+def token_parser() -> argparse.ArgumentParser:
+    """`headrace console token add | list | remove`."""
+    made = Parser("headrace console token", description="Tokens of those who may use a console.")
+    actions = made.add_subparsers(dest="action", required=True, metavar="add | list | remove")
+    for name, help_ in (
+        ("add", "Make a token and print it; it cannot be read back."),
+        ("list", "Who has a token, and with which role."),
+        ("remove", "Forget a token; whoever uses it is refused within a second."),
+    ):
+        action = actions.add_parser(name, help=help_, description=help_)
+        action.add_argument(
+            "--users",
+            default=os.environ.get(f"HEADRACE_{PREFIX}USERS", DEFAULT_USERS),
+            metavar="FILE",
+            help=f"The file of tokens. Default: {DEFAULT_USERS}.",
+        )
+        action.add_argument("--json", action="store_true", help="Print JSON.")
+        if name != "list":
+            action.add_argument("name", metavar="NAME", help="Whose token.")
+        if name == "add":
+            action.add_argument("--role", required=True, choices=ROLES, help="What the token allows.")
+    return made
+
+
+def _serve(given: argparse.Namespace, output: Output) -> int:
+    wanted = belonging(ConsoleSettings, given)
+    wanted["bootstrap"] = wanted["bootstrap"] or os.environ.get("HEADRACE_BOOTSTRAP")
+    settings = load(ConsoleSettings, prefix=PREFIX, **wanted)
+    return run(settings, on_listening=lambda listening: _announce(output, listening))
+
+
+def _announce(output: Output, listening: Listening) -> None:
+    """One line once browsers can connect: the sign that scripts wait for."""
+    if output.as_json:
+        output.line(
+            {"host": listening.host, "port": listening.port, "url": listening.url, "pid": os.getpid()}
+        )
+    else:
+        output.write(f"console on {listening.url}, pid {os.getpid()}")
+
+
+def _change_tokens(given: argparse.Namespace, output: Output) -> int:
+    path = Path(given.users)
+    if given.action == "add":
+        token = add_token(path, given.name, given.role)
+        output.document(
+            {"name": given.name, "role": given.role, "token": token, "users": str(path)},
+            lambda _: (
+                f"{token}\n\nkeep it: only its hash is in {path}; start the console with --users {path}"
+            ),
+        )
+    elif given.action == "remove":
+        remove_token(path, given.name)
+        output.document({"name": given.name, "removed": True}, lambda _: f"the token of {given.name} is gone")
+    else:
+        known = [
+            {"name": each.name, "role": each.role, "created_at": each.created_at} for each in read_users(path)
+        ]
+        output.document(
+            {"tokens": known},
+            lambda _: table_text(("name", "role", "created"), (list(each.values()) for each in known)),
+        )
+    return ExitCode.DONE

@@ -1,0 +1,195 @@
+"""The console as an ASGI application: the table of routes behind one guard.
+
+A request passes the guard (host, origin, the header that other sites cannot send), then
+its resource: role, parameters, body, handler. Whatever is raised on the way is answered
+as a problem; what nobody expected is logged once, under a number that the answer names.
+"""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, HTTPConnection, Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, WebSocketRoute
+from starlette.routing import Route as StarletteRoute
+from starlette.types import Receive, Scope, Send
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from headrace.console import table
+from headrace.console.guard import Guard
+from headrace.console.openapi import document
+from headrace.console.parameters import parse_parameters
+from headrace.console.problems import Problem, ProblemError, problem_of, problem_response
+from headrace.console.routing import Call, Route, SocketHandler
+from headrace.console.schemas import COMMON
+from headrace.console.security import refusal_by_role
+from headrace.console.surroundings import Surroundings
+from headrace.errors import HeadraceError
+
+__all__ = ["build_app"]
+
+logger = logging.getLogger(__name__)
+
+BODY_TIMEOUT_S = 30.0
+
+
+def build_app(here: Surroundings, hosts: Any) -> Starlette:
+    """The application; it closes `here` when it ends."""
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            here.close()
+
+    app = Starlette(
+        routes=_routes(here),
+        lifespan=lifespan,
+        exception_handlers={HTTPException: _unrouted},
+    )
+    app.state.routes = table.ROUTES
+    app.state.openapi = document(table.ROUTES, COMMON | table.SCHEMAS)
+    app.add_middleware(Guard, here=here, hosts=hosts)
+    return app
+
+
+def _routes(here: Surroundings) -> list[BaseRoute]:
+    by_path: dict[str, dict[str, Route]] = {}
+    for route in table.ROUTES:
+        by_path.setdefault(route.path, {})[route.method] = route
+    found: list[BaseRoute] = []
+    for path, methods in by_path.items():
+        found.append(StarletteRoute(path, Resource(here, methods)))
+        found += [
+            WebSocketRoute(path, Socket(here, route, route.socket))
+            for route in methods.values()
+            if route.socket is not None
+        ]
+    return found
+
+
+async def _unrouted(_: HTTPConnection, error: Exception) -> Response:
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    return problem_response(Problem(status=status, detail="there is nothing at this path"))
+
+
+class Resource:
+    """Everything at one path, by method. HEAD is for the page alone: the API's answers are not cached."""
+
+    def __init__(self, here: Surroundings, methods: Mapping[str, Route]) -> None:
+        self._here = here
+        self._methods = methods
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive, send)
+        response = await self._respond(request)
+        await response(scope, receive, send)
+
+    async def _respond(self, request: Request) -> Response:
+        route = self._methods.get(request.method)
+        if route is None and request.method == "HEAD":
+            route = self._methods.get("GET")
+            route = route if route is not None and route.tag == "page" else None
+        if route is None:
+            allowed = ", ".join(sorted(self._methods))
+            problem = Problem(status=405, detail=f"not {request.method} here", headers={"Allow": allowed})
+            return problem_response(problem)
+        request.state.route = route.path
+        try:
+            return await self._answer(request, route)
+        except HeadraceError as error:
+            return problem_response(problem_of(error))
+        except ClientDisconnect:
+            return Response(status_code=499)
+        except Exception:
+            return problem_response(_defect(f"{route.method} {route.path}"))
+
+    async def _answer(self, request: Request, route: Route) -> Response:
+        call = _checked_call(self._here, request, route)
+        if route.body is not None:
+            body = await _body(request, self._here.settings.max_body_bytes)
+            call = Call(
+                request=request, here=self._here, principal=call.principal, given=call.given, body=body
+            )
+        return await route.handler(call)
+
+
+class Socket:
+    """One path as a WebSocket; what cannot be served is refused before the handshake ends."""
+
+    def __init__(self, here: Surroundings, route: Route, handler: SocketHandler) -> None:
+        self._here = here
+        self._route = route
+        self._handler = handler
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        socket = WebSocket(scope, receive, send)
+        try:
+            call = _checked_call(self._here, socket, self._route)
+            await self._handler(call, socket)
+        except HeadraceError as error:
+            await _refuse(socket, problem_of(error))
+        except (WebSocketDisconnect, ClientDisconnect):
+            return
+        except Exception:
+            await _refuse(socket, _defect(f"the WebSocket {self._route.path}"))
+
+
+async def _refuse(socket: WebSocket, problem: Problem) -> None:
+    if socket.application_state.name == "CONNECTING":
+        await socket.send_denial_response(problem_response(problem))
+    elif socket.application_state.name == "CONNECTED":
+        await socket.close(1011, problem.detail[:120])
+
+
+def _checked_call(here: Surroundings, connection: Any, route: Route) -> Call:
+    """The call with its parameters; raises ProblemError for whoever may not, or asks wrongly."""
+    principal = connection.state.principal
+    refusal = refusal_by_role(principal, route.role)
+    if refusal is not None:
+        raise ProblemError(**_fields(refusal))
+    given = parse_parameters(route.parameters, connection.query_params.multi_items(), others=route.others)
+    for each in route.parameters:
+        if each.place == "path":
+            given[each.name] = each.parse(connection.path_params[each.name])
+    return Call(request=connection, here=here, principal=principal, given=given)
+
+
+def _fields(problem: Problem) -> dict[str, Any]:
+    return {name: getattr(problem, name) for name in Problem.__dataclass_fields__}
+
+
+async def _body(request: Request, most: int) -> bytes:
+    """The whole body; raises ProblemError when it is too large or too slow."""
+    too_large = ProblemError(413, f"a body has at most {most} bytes here", "send less at once")
+    declared = request.headers.get("content-length", "0")
+    if declared.isdecimal() and int(declared) > most:
+        raise too_large
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(BODY_TIMEOUT_S):
+            async for part in request.stream():
+                size += len(part)
+                if size > most:
+                    raise too_large
+                parts.append(part)
+    except TimeoutError:
+        raise ProblemError(408, f"the body did not come within {BODY_TIMEOUT_S:.0f} s") from None
+    return b"".join(parts)
+
+
+def _defect(where: str) -> Problem:
+    """What nobody expected: logged with a number, which is all that the answer tells."""
+    incident = secrets.token_hex(4)
+    logger.exception("incident %s in %s", incident, where)
+    return Problem(
+        status=500, detail=f"a defect of the console; incident {incident}", members={"incident": incident}
+    )

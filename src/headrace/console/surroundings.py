@@ -1,0 +1,180 @@
+"""What the handlers of a console share: settings, threads, the log, the application and its stores."""
+
+import asyncio
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from queue import Empty, LifoQueue
+from typing import Any
+
+import orjson
+from confluent_kafka.admin import AdminClient
+
+from headrace.app.description import AppDescription, ViewDescription, read_description
+from headrace.client import Connection, admin
+from headrace.clock import Clock, SystemClock
+from headrace.console.http_metrics import HttpMetrics
+from headrace.console.problems import ProblemError
+from headrace.console.security import LOCAL, NOBODY, Principal
+from headrace.console.settings import ConsoleSettings
+from headrace.console.users import UsersFile
+from headrace.console.workers import Workers
+from headrace.views import ViewStore, open_store
+
+__all__ = ["Surroundings"]
+
+CLIENT_ID = "headrace-console"
+_IDLE_STORES = 4
+# Whoever looks at the log wants to hear soon that it is away.
+_RETRY_TIMEOUT_MS = 3_000
+
+
+@dataclass(slots=True, kw_only=True)
+class Surroundings:
+    """Made once for a console; `close` gives everything back.
+
+    Methods that read files or ask the log say that they block: call them through
+    `workers.run`. `stopping` is set when the console ends, and streams end with it.
+    """
+
+    settings: ConsoleSettings
+    connection: Connection
+    workers: Workers
+    clock: Clock = field(default_factory=SystemClock)
+    users: UsersFile | None = None
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    http: HttpMetrics = field(default_factory=HttpMetrics)
+    _ending: ExitStack = field(default_factory=ExitStack)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _described: tuple[Any, AppDescription | None] = (None, None)
+    _idle: dict[str, LifoQueue[ViewStore]] = field(default_factory=dict)
+    _admin: AdminClient | None = None
+
+    @classmethod
+    def of(cls, settings: ConsoleSettings) -> "Surroundings":
+        """As the settings say; raises ConfigError. Asks the log nothing."""
+        return cls(
+            settings=settings,
+            connection=Connection(
+                bootstrap_servers=_bootstrap(settings),
+                client_id=CLIENT_ID,
+                retry_timeout_ms=_RETRY_TIMEOUT_MS,
+            ),
+            workers=Workers(settings.threads, settings.max_waiting),
+            users=UsersFile(Path(settings.users)) if settings.users else None,
+        )
+
+    @property
+    def data(self) -> Path | None:
+        """The data folder of the application, if there is one."""
+        return Path(self.settings.data) if self.settings.data else None
+
+    def principal(self, token: str | None, *, by_token: bool) -> Principal:
+        """Who presents this token; everybody is local where there are no users."""
+        if self.users is None:
+            return LOCAL
+        return NOBODY if token is None else self.users.principal(token, by_token=by_token)
+
+    # --- these block --------------------------------------------------------------------------
+
+    def application(self) -> AppDescription | None:
+        """The application that runs or ran last on the data folder; read again when its file changes."""
+        if self.data is None:
+            return None
+        stamp = _stamp(self.data / "app.json")
+        with self._lock:
+            if stamp is None or self._described[0] != stamp:
+                self._described = (stamp, read_description(self.data))
+            return self._described[1]
+
+    def views(self) -> dict[str, ViewDescription]:
+        """The views that are kept in a store, by name."""
+        found = self.application()
+        return {} if found is None else {each.name: each for each in found.views if each.store is not None}
+
+    def view(self, name: str) -> ViewDescription:
+        """A view by its name; raises ProblemError with 404."""
+        known = self.views()
+        if name not in known:
+            if self.data is None:
+                raise ProblemError(
+                    404,
+                    "this console knows no application",
+                    "start it with --data, the folder of `headrace run`",
+                )
+            names = ", ".join(sorted(known)) or "none"
+            raise ProblemError(404, f"there is no view {name!r} here; there is: {names}")
+        return known[name]
+
+    @contextmanager
+    def store_of(self, view: ViewDescription) -> Iterator[ViewStore]:
+        """The store of a view for the length of the block, this caller's alone."""
+        if view.store is None:
+            raise ProblemError(404, f"{view.name!r} is a topic of records and has no rows")
+        url = view.store.openable(os.environ)
+        with self._lock:
+            idle = self._idle.setdefault(url, LifoQueue())
+        try:
+            store = idle.get_nowait()
+        except Empty:
+            store = open_store(url, bootstrap=self.connection.bootstrap_servers)
+        try:
+            yield store
+        finally:
+            if idle.qsize() < _IDLE_STORES:
+                idle.put(store)
+            else:
+                store.close()
+
+    def admin(self) -> AdminClient:
+        """A client for topics, groups and configurations; any thread."""
+        with self._lock:
+            if self._admin is None:
+                self._admin = admin(self.connection, log_level=0, error_cb=lambda _: None)
+            return self._admin
+
+    def command(self, name: str, **fields: Any) -> None:
+        """Tells whoever started this console to do something; raises ProblemError with 409 if nobody listens.
+
+        A line of JSON on standard output: `{"command": "rebuild", …}`.
+        """
+        if not self.settings.commands:
+            raise ProblemError(
+                409,
+                "this console was started by itself and cannot reach the application",
+                f"do it where the application runs: headrace run FILE --{name}",
+                kind="no-driver",
+            )
+        sys.stdout.buffer.write(orjson.dumps({"command": name, **fields}) + b"\n")
+        sys.stdout.buffer.flush()
+
+    def on_close(self, call: Any) -> None:
+        """Has `call` called when the console ends."""
+        self._ending.callback(call)
+
+    def close(self) -> None:
+        """Ends the threads and closes stores and clients."""
+        self.workers.close()
+        self._ending.close()
+        for idle in self._idle.values():
+            while not idle.empty():
+                idle.get_nowait().close()
+
+
+def _bootstrap(settings: ConsoleSettings) -> str:
+    if settings.bootstrap or not settings.data:
+        return settings.bootstrap or Connection().bootstrap_servers
+    described = read_description(Path(settings.data))
+    return Connection().bootstrap_servers if described is None else described.bootstrap
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ino
