@@ -382,7 +382,7 @@ def test_java_lives_by_the_second_version_of_the_protocol(broker):
     except ClientUnavailable as why:
         pytest.skip(str(why))
     done = subprocess.run([*command, f"127.0.0.1:{broker.port}"], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
     told = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
     assert told["committed"] == "[a0, a2, a4, b0, b2, b4]"
     assert told["offset"] == "3"

@@ -16,13 +16,18 @@ QUICK = {
 }
 
 
+# More than a file ever has. When a batch is full the connector keeps the lines it has already
+# read to itself until the file grows again, and ours stops growing.
+NEVER_FULL = "1000000"
+
+
 def file_source(path: Path) -> dict[str, str]:
     return {
         "connector.class": "org.apache.kafka.connect.file.FileStreamSourceConnector",
         "tasks.max": "1",
         "file": str(path),
         "topic": TOPIC,
-        "batch.size": "100",
+        "batch.size": NEVER_FULL,
         "exactly.once.support": "required",
         "value.converter": "org.apache.kafka.connect.storage.StringConverter",
     }

@@ -78,10 +78,22 @@ public class ClientHost {
         this.admin = AdminClient.create(config);
     }
 
-    public static void main(String[] args) throws Exception {
+    /** Whatever ends it is printed here: the launcher fails at an exception without a stack trace, as Kafka's are. */
+    public static void main(String[] args) {
+        int code = 1;
+        try {
+            serve(args[0]);
+            code = 0;
+        } catch (Throwable error) {
+            error.printStackTrace();
+        }
+        System.exit(code);
+    }
+
+    static void serve(String bootstrap) throws Exception {
         PrintStream answers = new PrintStream(System.out, false, "UTF-8");
         System.setOut(System.err); // what a library prints must not end up among the answers
-        ClientHost host = new ClientHost(args[0]);
+        ClientHost host = new ClientHost(bootstrap);
         BufferedReader requests = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         String line = requests.readLine();
         while (line != null) {
@@ -90,7 +102,6 @@ public class ClientHost {
             line = requests.readLine();
         }
         host.close();
-        System.exit(0);
     }
 
     ObjectNode answer(JsonNode request) {

@@ -54,16 +54,25 @@ public class QueueLife {
         this.admin = AdminClient.create(config);
     }
 
-    public static void main(String[] args) throws Exception {
-        QueueLife life = new QueueLife(args[0]);
-        List names = Arrays.asList(args).subList(1, args.length);
-        for (int i = 0; i < CASES.length; i++) {
-            if (names.isEmpty() || names.contains(CASES[i])) {
-                QueueLife.class.getDeclaredMethod(CASES[i], new Class[0]).invoke(life, new Object[0]);
-            }
+    /** Whatever ends it is printed here: the launcher fails at an exception without a stack trace, as Kafka's are. */
+    public static void main(String[] args) {
+        int code = 1;
+        try {
+            new QueueLife(args[0]).live(Arrays.asList(args).subList(1, args.length));
+            code = 0;
+        } catch (Throwable error) {
+            error.printStackTrace();
         }
         System.out.flush();
-        System.exit(0);
+        System.exit(code);
+    }
+
+    void live(List names) throws Exception {
+        for (int i = 0; i < CASES.length; i++) {
+            if (names.isEmpty() || names.contains(CASES[i])) {
+                QueueLife.class.getDeclaredMethod(CASES[i], new Class[0]).invoke(this, new Object[0]);
+            }
+        }
     }
 
     // --- tools ----------------------------------------------------------------------------------

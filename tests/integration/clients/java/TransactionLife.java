@@ -30,15 +30,25 @@ public class TransactionLife {
         this.bootstrap = bootstrap;
     }
 
-    public static void main(String[] args) throws Exception {
-        TransactionLife life = new TransactionLife(args[0]);
-        life.commitAndAbort();
-        life.offsets();
-        life.zombie();
-        life.many();
-        life.listed();
+    /** Whatever ends it is printed here: the launcher fails at an exception without a stack trace, as Kafka's are. */
+    public static void main(String[] args) {
+        int code = 1;
+        try {
+            new TransactionLife(args[0]).live();
+            code = 0;
+        } catch (Throwable error) {
+            error.printStackTrace();
+        }
         System.out.flush();
-        System.exit(0);
+        System.exit(code);
+    }
+
+    void live() throws Exception {
+        commitAndAbort();
+        offsets();
+        zombie();
+        many();
+        listed();
     }
 
     KafkaProducer producer(String id) {
