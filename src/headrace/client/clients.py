@@ -13,6 +13,8 @@ from headrace.client.connection import Connection
 
 __all__ = ["admin", "consumer", "producer"]
 
+_UNDERSCORED = ("log_level", "error_cb", "stats_cb", "throttle_cb")  # as librdkafka itself writes them
+
 
 def producer(connection: Connection, **properties: Any) -> Producer:
     """A producer whose records are acknowledged once they are on disk."""
@@ -37,4 +39,8 @@ def _merged(connection: Connection, defaults: dict[str, Any], given: dict[str, A
         # had to do with the coordinator (offsets of groups and of transactions) then waits for ever.
         "metadata.recovery.strategy": "none",
     }
-    return shared | defaults | {name.replace("_", "."): value for name, value in given.items()}
+    return shared | defaults | {_property(name): value for name, value in given.items()}
+
+
+def _property(name: str) -> str:
+    return name if name in _UNDERSCORED else name.replace("_", ".")

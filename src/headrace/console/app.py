@@ -22,6 +22,7 @@ from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from headrace.console import table
+from headrace.console.audit import note_change
 from headrace.console.guard import Guard
 from headrace.console.openapi import document
 from headrace.console.parameters import parse_parameters
@@ -118,7 +119,23 @@ class Resource:
             call = Call(
                 request=request, here=self._here, principal=call.principal, given=call.given, body=body
             )
-        return await route.handler(call)
+        if not (route.changes and route.audited):
+            return await route.handler(call)
+        return await _audited(call, route)
+
+
+async def _audited(call: Call, route: Route) -> Response:
+    """A change, and its record in the audit topic before it is answered."""
+    try:
+        response = await route.handler(call)
+    except HeadraceError as error:
+        await note_change(call, route, problem_of(error).status)
+        raise
+    except Exception:
+        await note_change(call, route, 500)
+        raise
+    await note_change(call, route, response.status_code)
+    return response
 
 
 class Socket:

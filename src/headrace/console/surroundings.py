@@ -15,7 +15,7 @@ import orjson
 from confluent_kafka.admin import AdminClient
 
 from headrace.app.description import AppDescription, ViewDescription, read_description
-from headrace.client import Connection, admin
+from headrace.client import Connection, RawFetcher, TopicLayout, admin
 from headrace.clock import Clock, SystemClock
 from headrace.console.http_metrics import HttpMetrics
 from headrace.console.problems import ProblemError
@@ -23,12 +23,15 @@ from headrace.console.security import LOCAL, NOBODY, Principal
 from headrace.console.settings import ConsoleSettings
 from headrace.console.users import UsersFile
 from headrace.console.workers import Workers
+from headrace.console.writing import Writer
 from headrace.views import ViewStore, open_store
 
 __all__ = ["Surroundings"]
 
 CLIENT_ID = "headrace-console"
 _IDLE_STORES = 4
+_FETCH_BYTES = 1 << 20
+_LAYOUT_MS, _MOST_LAYOUTS = 2_000, 10_000
 # Whoever looks at the log wants to hear soon that it is away.
 _RETRY_TIMEOUT_MS = 3_000
 
@@ -44,6 +47,7 @@ class Surroundings:
     settings: ConsoleSettings
     connection: Connection
     workers: Workers
+    writer: Writer
     clock: Clock = field(default_factory=SystemClock)
     users: UsersFile | None = None
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
@@ -52,19 +56,22 @@ class Surroundings:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _described: tuple[Any, AppDescription | None] = (None, None)
     _idle: dict[str, LifoQueue[ViewStore]] = field(default_factory=dict)
+    _fetchers: LifoQueue[RawFetcher] = field(default_factory=LifoQueue)
+    _layouts: dict[str, tuple[int, TopicLayout]] = field(default_factory=dict)
     _admin: AdminClient | None = None
 
     @classmethod
     def of(cls, settings: ConsoleSettings) -> "Surroundings":
         """As the settings say; raises ConfigError. Asks the log nothing."""
+        connection = Connection(
+            bootstrap_servers=_bootstrap(settings), client_id=CLIENT_ID, retry_timeout_ms=_RETRY_TIMEOUT_MS
+        )
+        workers = Workers(settings.threads, settings.max_waiting)
         return cls(
             settings=settings,
-            connection=Connection(
-                bootstrap_servers=_bootstrap(settings),
-                client_id=CLIENT_ID,
-                retry_timeout_ms=_RETRY_TIMEOUT_MS,
-            ),
-            workers=Workers(settings.threads, settings.max_waiting),
+            connection=connection,
+            workers=workers,
+            writer=Writer(connection, workers),
             users=UsersFile(Path(settings.users)) if settings.users else None,
         )
 
@@ -130,6 +137,34 @@ class Surroundings:
             else:
                 store.close()
 
+    @contextmanager
+    def fetcher(self) -> Iterator[RawFetcher]:
+        """A fetcher for the length of the block, this caller's alone."""
+        try:
+            fetcher = self._fetchers.get_nowait()
+        except Empty:
+            fetcher = RawFetcher(self.connection, max_bytes=_FETCH_BYTES)
+        try:
+            yield fetcher
+        except BaseException:
+            fetcher.close()  # half an answer may be on its way
+            raise
+        finally:
+            self._fetchers.put(fetcher)
+
+    def layout(self, topic: str) -> TopicLayout:
+        """A topic's id and partitions, at most two seconds old; raises RequestError if there is none."""
+        now = self.clock.monotonic_ms()
+        known = self._layouts.get(topic)
+        if known is not None and now - known[0] < _LAYOUT_MS:
+            return known[1]
+        with self.fetcher() as fetcher:
+            found = fetcher.layout(topic)
+        if len(self._layouts) >= _MOST_LAYOUTS:
+            self._layouts.clear()
+        self._layouts[topic] = (now, found)
+        return found
+
     def admin(self) -> AdminClient:
         """A client for topics, groups and configurations; any thread."""
         with self._lock:
@@ -158,8 +193,11 @@ class Surroundings:
 
     def close(self) -> None:
         """Ends the threads and closes stores and clients."""
+        self.writer.close()
         self.workers.close()
         self._ending.close()
+        while not self._fetchers.empty():
+            self._fetchers.get_nowait().close()
         for idle in self._idle.values():
             while not idle.empty():
                 idle.get_nowait().close()

@@ -5,7 +5,7 @@ they name, and `LIVE`, a dictionary from a name to a `LivePart`: what it adds to
 events of `GET /v1/live`.
 """
 
-from headrace.console import pages, service
+from headrace.console import ingest, pages, service
 from headrace.console.routing import LivePart, Route
 from headrace.console.schemas import Schema
 
@@ -13,6 +13,7 @@ __all__ = ["LIVE", "ROUTES", "SCHEMAS"]
 
 MODULES = (
     service,
+    ingest,
     pages,
 )
 
