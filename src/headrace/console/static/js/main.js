@@ -1,0 +1,157 @@
+// The frame of the page: navigation, the state of log and driver, the theme, and which panel is shown.
+
+import { append, h, keyed, put, say } from "./dom.js";
+import { icon } from "./icons.js";
+import { change, onUnauthorised, read } from "./api.js";
+import { connect, disconnect, live, watch } from "./live.js";
+import { current, link } from "./router.js";
+import { PANELS, panelOf } from "./panels.js";
+import { problemBox } from "./parts/notice.js";
+import { applicationOf } from "./model.js";
+import { setUser, user } from "./user.js";
+
+const main = document.getElementById("main");
+let leaving = new AbortController();
+let asking = false; // while the login is shown
+
+async function showPanel({ focus = true } = {}) {
+  const { parts, query } = current();
+  const panel = panelOf(parts);
+  leaving.abort();
+  leaving = new AbortController();
+  const { signal } = leaving;
+  document.title = `${parts[1] ? `${parts[1]} · ` : ""}${panel.title} · Headrace`;
+  markCurrent(panel);
+  try {
+    const { show } = await import(panel.module);
+    if (signal.aborted) return;
+    const root = h("div", { class: `panel panel-${panel.id || "overview"}` });
+    put(main, root);
+    await show({ root, parts: parts.slice(1), query, signal });
+  } catch (error) {
+    if (signal.aborted) return;
+    put(main, problemBox(error));
+  }
+  if (focus && !signal.aborted) main.querySelector("h1")?.focus({ preventScroll: true });
+}
+
+function buildNavigation() {
+  const groups = [...new Set(PANELS.map((panel) => panel.group))];
+  put(document.getElementById("side"), groups.map((group) => h("div", { class: "side-group" },
+    h("h2", { class: "side-title", id: `nav-${group}` }, group),
+    h("ul", { "aria-labelledby": `nav-${group}` },
+      PANELS.filter((panel) => panel.group === group).map(navigationItem)))));
+}
+
+function navigationItem(panel) {
+  const badge = h("span", { class: "badge", hidden: true });
+  const item = h("a", { href: link(panel.id ? [panel.id] : []), "data-panel": panel.id }, icon(panel.icon),
+    h("span", {}, panel.title), badge);
+  if (panel.badge) {
+    watch(({ status }) => {
+      const count = panel.badge(status);
+      badge.hidden = !count;
+      say(badge, count || "");
+    });
+  }
+  return h("li", {}, item);
+}
+
+function markCurrent(panel) {
+  for (const item of document.querySelectorAll("#side a")) {
+    if (item.dataset.panel === panel.id) item.setAttribute("aria-current", "page");
+    else item.removeAttribute("aria-current");
+  }
+  document.querySelector('#side a[aria-current="page"]')?.scrollIntoView?.({ block: "nearest", inline: "nearest" });
+}
+
+function buildState() {
+  const pills = h("div", { class: "pills" });
+  append(document.getElementById("state"), [pills, themeSwitch(), h("span", { id: "user" })]);
+  const update = () => keyed(pills, stateOf(live), (each) => each.name, (each) => h("span", { class: "pill" },
+    h("span", { class: "dot", "aria-hidden": "true" }), h("span", { class: "pill-name" }, each.name), h("b", {})),
+  (element, each) => {
+    element.className = `pill is-${each.tone}`;
+    element.title = each.title;
+    say(element.lastChild, each.word);
+  });
+  update();
+  watch(update);
+}
+
+function stateOf({ status, connected }) {
+  if (!status || !connected) {
+    return [{ name: "Live", word: status ? "reconnecting" : "connecting", tone: "warn", title: "The stream of changes" }];
+  }
+  const pills = [{
+    name: "Log", tone: status.log?.ok === false ? "bad" : "ok", word: status.log?.ok === false ? "away" : "up",
+    title: status.log?.detail ?? status.log?.bootstrap ?? "",
+  }];
+  if (status.driver) {
+    pills.push({
+      name: "Driver", tone: status.driver.running ? "ok" : "warn", word: status.driver.running ? "running" : "not running",
+      title: status.driver.running ? "headrace run is at work" : "Start the application with headrace run FILE",
+    });
+  }
+  return pills;
+}
+
+const THEMES = { system: ["system", "As the system"], light: ["sun", "Light"], dark: ["moon", "Dark"] };
+
+function themeSwitch() {
+  const button = h("button", { class: "quiet icon-only", type: "button", id: "theme", onclick: next });
+  function next() {
+    const order = Object.keys(THEMES);
+    const choice = order[(order.indexOf(window.headraceTheme.choice()) + 1) % order.length];
+    window.headraceTheme.choose(choice);
+    shown();
+  }
+  function shown() {
+    const [name, words] = THEMES[window.headraceTheme.choice()];
+    put(button, icon(name));
+    button.title = `Colours: ${words.toLowerCase()}. Press to change`;
+    button.setAttribute("aria-label", button.title);
+  }
+  shown();
+  return button;
+}
+
+async function askWho() {
+  if (asking) return;
+  asking = true;
+  leaving.abort();
+  disconnect();
+  const { showLogin } = await import("./panels/login.js");
+  await showLogin(put(main, h("div", { class: "panel" })).firstChild);
+  asking = false;
+  start();
+}
+
+async function start() {
+  onUnauthorised(askWho);
+  const session = await read("/v1/session").catch(() => null); // no answer: the panel says so
+  if (session?.login === "needed") return askWho();
+  if (session) setUser(session);
+  showUser();
+  connect();
+  return showPanel({ focus: false });
+}
+
+function showUser() {
+  put(document.getElementById("user"), user.name && h("button", {
+    class: "quiet", type: "button", title: `Signed in as ${user.name} (${user.role}). Sign out`, onclick: leave,
+  }, user.name, icon("out")));
+}
+
+async function leave() {
+  await change("POST", "/v1/logout");
+  setUser({ name: null, role: "nobody", login: "needed" });
+  showUser();
+  askWho();
+}
+
+buildNavigation();
+buildState();
+watch(({ status }) => say(document.getElementById("application"), applicationOf(status)));
+window.addEventListener("hashchange", () => asking || showPanel());
+start();

@@ -1,0 +1,25 @@
+// The panels, in the order of the navigation: the one place to add a panel.
+//
+// A panel is a line here and a module in panels/ that exports `show(place)`, where `place` has
+// `root` (an empty element), `parts` and `query` of the address, and `signal`, which aborts when
+// the reader goes elsewhere. Tables and joins, capture, and event sourcing will be lines here.
+
+export const PANELS = [
+  { id: "", title: "Overview", icon: "overview", group: "Now", module: "./panels/overview.js" },
+  { id: "pipeline", title: "Pipeline", icon: "pipeline", group: "Now", module: "./panels/pipeline.js" },
+  { id: "views", title: "Views", icon: "views", group: "Now", module: "./panels/views.js" },
+  { id: "alerts", title: "Alerts", icon: "alerts", group: "Now", module: "./panels/alerts.js", badge: alertCount },
+  { id: "topics", title: "Topics", icon: "topics", group: "Log", module: "./panels/topics.js" },
+  { id: "groups", title: "Groups", icon: "groups", group: "Log", module: "./panels/groups.js" },
+  { id: "late", title: "Late", icon: "late", group: "Care", module: "./panels/late.js" },
+  { id: "dead-letters", title: "Dead letters", icon: "dead", group: "Care", module: "./panels/dead_letters.js" },
+  { id: "rebuild", title: "Rebuild", icon: "rebuild", group: "Care", module: "./panels/rebuild.js" },
+  { id: "audit", title: "Audit", icon: "audit", group: "Care", module: "./panels/audit.js" },
+];
+
+/** The panel of an address; the first one where there is none of that name. */
+export const panelOf = (parts) => PANELS.find((panel) => panel.id === (parts[0] ?? "")) ?? PANELS[0];
+
+function alertCount(status) {
+  return (status.alerts ?? []).length;
+}

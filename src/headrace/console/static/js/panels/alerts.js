@@ -1,0 +1,38 @@
+// Alerts that hold now, and what the driver said lately.
+
+import { h, put } from "../dom.js";
+import { path, read } from "../api.js";
+import { watch } from "../live.js";
+import { time } from "../format.js";
+import { empty, heading } from "../parts/notice.js";
+import { alertList } from "../parts/alert_list.js";
+import { table } from "../parts/table.js";
+
+export async function show({ root, signal }) {
+  const list = alertList();
+  const none = h("div", {});
+  const said = table({
+    caption: "What the driver said", key: (each) => `${each.at} ${each.text}`, order: { column: "at", descending: true }, empty: "Nothing yet.",
+    columns: [
+      { id: "at", title: "When", value: (each) => momentOf(each.at), text: (each) => time(momentOf(each.at)) },
+      { id: "text", title: "What", text: (each) => each.text, wide: true },
+    ],
+  });
+  const messages = h("section", { hidden: true }, h("h2", {}, "What the driver said"), said.element);
+  put(root, heading("Alerts", "Lag, late and dead records, stopped queries: what needs a hand now."), none, list.element, messages);
+
+  function update(alerts) {
+    list.update(alerts);
+    put(none, alerts.length ? null : empty("All is well", "Nothing needs you. Alerts appear here and in the navigation while they hold, and go by themselves."));
+  }
+
+  update((await read(path(["alerts"]), signal)).alerts ?? []);
+  watch(({ status }) => {
+    update(status.alerts ?? []);
+    const lines = status.pipelines?.messages ?? [];
+    messages.hidden = !lines.length;
+    said.update(lines);
+  }, signal);
+}
+
+const momentOf = (at) => (typeof at === "number" ? at * 1000 : at);

@@ -1,0 +1,93 @@
+// Late: of everything that came, what was on time, what corrected a result, what was dropped; per view and window.
+
+import { h, keyed, put, say } from "../dom.js";
+import { path, read } from "../api.js";
+import { watch } from "../live.js";
+import { link } from "../router.js";
+import { number, time } from "../format.js";
+import { empty, heading } from "../parts/notice.js";
+import { table } from "../parts/table.js";
+
+const PARTS = [["on_time", "on time", "ok"], ["corrected", "corrected", "warn"], ["dropped", "dropped", "bad"]];
+
+export async function show({ root, signal }) {
+  const summary = h("div", { class: "late-views" });
+  const windows = table({
+    caption: "Late records by window", order: { column: "window", descending: true }, empty: "No window has lost a record.",
+    key: (each) => `${each.view} ${each.window_start} ${each.window_end}`,
+    columns: [
+      { id: "view", title: "View", value: (each) => each.view, text: (each) => each.view, href: (each) => link(["views", each.view]), wide: true },
+      { id: "window", title: "Window", value: (each) => each.window_start ?? "", text: windowText },
+      { id: "corrected", title: "Corrected", value: (each) => each.corrected ?? 0, text: (each) => number(each.corrected), end: true },
+      { id: "dropped", title: "Dropped", value: droppedOf, text: (each) => number(droppedOf(each)), end: true },
+      { id: "most", title: "Latest by", value: (each) => each.late_by_s ?? each.most_late_s ?? -1, text: lateBy, end: true },
+    ],
+  });
+  const none = h("div", {});
+  const where = h("p", { class: "muted" });
+  const detail = h("section", { hidden: true }, h("h2", {}, "By window"), where, windows.element);
+  put(root, heading("Late", "In = on time + corrected + dropped, exactly. A straggler corrects its window, or is dropped, counted and kept in the late topic."), none, summary, detail);
+
+  async function load() {
+    const late = await read(path(["late"]), signal);
+    const views = late.views ?? [];
+    put(none, views.length ? null : empty("No windows to be late for", "Views with windows count here what came on time and what did not."));
+    showBooks(views);
+    windows.update(windowsOf(late));
+    detail.hidden = !views.length;
+    put(where, late.topic ? ["Dropped records are in ", h("a", { href: link(["topics", late.topic]) }, late.topic), ", each with the window it missed."] : null);
+  }
+
+  function showBooks(views) {
+    keyed(summary, views, (each) => each.view ?? each.name, makeBar, fillBar);
+  }
+
+  await load();
+  let version = null;
+  watch(async ({ status }) => {
+    const now = JSON.stringify((status.views ?? []).map((view) => view.reflected?.books ?? view.books));
+    if (version !== null && now !== version) await load().catch(() => {}); // the next change tries again
+    version = now;
+  }, signal);
+}
+
+const windowsOf = (late) => late.windows ?? (late.views ?? []).flatMap((view) => (view.windows ?? []).map((each) => ({ view: view.view ?? view.name, ...each })));
+const droppedOf = (each) => each.dropped ?? each.records ?? null;
+
+function windowText(each) {
+  if (!each.window_start) return "–";
+  return `${time(each.window_start)} to ${time(each.window_end)}`;
+}
+
+function lateBy(each) {
+  const seconds = each.late_by_s ?? each.most_late_s;
+  return typeof seconds === "number" ? `${number(Math.round(seconds))} s` : "–";
+}
+
+function makeBar(view) {
+  return h("article", { class: "card late-view" }, h("h2", {}, h("a", { href: link(["views", view.view ?? view.name]) }, view.view ?? view.name)),
+    h("div", { class: "split", role: "img" }, PARTS.map(([, , tone]) => h("span", { class: `is-${tone}` }))),
+    h("dl", { class: "split-legend" }, PARTS.map(([, name, tone]) => h("div", {}, h("dt", {}, h("span", { class: `dot is-${tone}`, "aria-hidden": "true" }), name), h("dd", {})))));
+}
+
+function fillBar(element, view) {
+  const books = view.books ?? view;
+  const counts = PARTS.map(([name]) => books[name] ?? 0);
+  const total = counts.reduce((sum, each) => sum + each, 0);
+  const [, bar, legend] = element.children;
+  bar.setAttribute("aria-label", PARTS.map(([, name], index) => `${name} ${number(counts[index])}`).join(", "));
+  counts.forEach((each, index) => {
+    bar.children[index].style.flexGrow = String(each);
+    bar.children[index].hidden = !each;
+    say(legend.children[index].lastChild, `${number(each)}${total ? ` (${share(each, total)})` : ""}`);
+  });
+}
+
+/** A share that never calls something nothing, nor not quite all everything. */
+function share(part, total) {
+  const percent = (part / total) * 100;
+  if (part && percent < 0.1) return "<0.1%";
+  if (part < total && percent > 99.9) return ">99.9%";
+  const digits = (percent > 0 && percent < 10) || (percent > 90 && percent < 100) ? 1 : 0;
+  return `${percent.toFixed(digits)}%`;
+}

@@ -1,0 +1,96 @@
+// Rebuild: every view anew from the start of the log, with progress; readers see the old rows until then.
+
+import { h, keyed, put, say } from "../dom.js";
+import { icon } from "../icons.js";
+import { change, path, read } from "../api.js";
+import { live, watch } from "../live.js";
+import { number, span, time } from "../format.js";
+import { applicationOf } from "../model.js";
+import { may } from "../user.js";
+import { askTyped } from "../parts/dialog.js";
+import { command, empty, heading, notify } from "../parts/notice.js";
+
+export async function show({ root, signal }) {
+  const pipelines = await read(path(["pipelines"]), signal);
+  const name = applicationOf({ pipelines });
+  const button = h("button", { type: "button", class: "danger", onclick: () => begin(name) }, icon("rebuild"), "Rebuild all views");
+  const state = h("p", { class: "rebuild-state", role: "status" });
+  const bars = h("div", { class: "bars" });
+  put(root, heading("Rebuild", "Reads the log again from its start and builds every view anew. Readers see the old rows until the new ones are there; webhooks and mail stay silent."));
+  if (!name) {
+    root.append(empty("No application here", "There is nothing to rebuild until one runs on the data folder of this console:", command("headrace run app.py")));
+    return;
+  }
+  root.append(h("section", { class: "card" }, h("h2", {}, name), state, bars, may("admin") && h("div", { class: "actions" }, button)));
+  const update = (now) => {
+    const progress = progressOf(now);
+    say(state, stateText(now));
+    button.disabled = isRebuilding(now);
+    keyed(bars, progress, (each) => each.name, makeBar, fillBar);
+  };
+  update(pipelines);
+  watch(({ status }) => status.pipelines && update({ ...pipelines, ...status.pipelines }), signal);
+}
+
+const queriesOf = (pipelines) => {
+  const queries = pipelines.queries ?? pipelines.status?.queries ?? [];
+  return Array.isArray(queries) ? queries : Object.entries(queries).map(([name, each]) => ({ name, ...each }));
+};
+const rebuildOf = (pipelines) => pipelines.rebuild ?? pipelines.status?.rebuild ?? null;
+const isRebuilding = (pipelines) => Boolean(rebuildOf(pipelines) && !rebuildOf(pipelines).done_at) || queriesOf(pipelines).some((query) => query.state === "rebuilding");
+
+/** Per query how far it is of where it must come: while a rebuild runs to its targets, else to the log's end. */
+function progressOf(pipelines) {
+  const rebuild = rebuildOf(pipelines);
+  return queriesOf(pipelines).map((query) => {
+    const targets = rebuild?.targets?.[query.name];
+    const { read: done, all } = targets ? counted(query.positions ?? {}, targets) : counted(query.positions ?? {}, endsOf(query.name));
+    return { name: query.name, state: query.state, done, all };
+  });
+}
+
+function endsOf(topic) {
+  const known = live.status?.topics?.[topic];
+  return known?.partitions ?? {};
+}
+
+function counted(positions, targets) {
+  let [done, all] = [0, 0];
+  for (const [partition, target] of Object.entries(targets)) {
+    all += target;
+    done += Math.min(target, positions[partition] ?? 0);
+  }
+  return { read: done, all };
+}
+
+function stateText(pipelines) {
+  const rebuild = rebuildOf(pipelines);
+  if (isRebuilding(pipelines)) return `Rebuilding${rebuild ? ` since ${time(momentOf(rebuild.began_at))}` : ""}. Readers see the old rows until the new ones are there.`;
+  if (rebuild?.done_at) return `Rebuilt at ${time(momentOf(rebuild.done_at))}, in ${span(rebuild.done_at - rebuild.began_at)}.`;
+  return "Not rebuilt since the driver started.";
+}
+
+const momentOf = (at) => (typeof at === "number" ? at * 1000 : at);
+
+function makeBar() {
+  return h("div", { class: "bar-row" }, h("span", { class: "bar-name" }), h("progress", { max: "1", value: "0" }), h("span", { class: "muted" }), h("span", { class: "tag" }));
+}
+
+function fillBar(element, { name, state, done, all }) {
+  const [title, bar, words, tag] = element.children;
+  say(title, name);
+  bar.value = all ? done / all : 0;
+  bar.setAttribute("aria-label", `${name}: ${number(done)} of ${number(all)}`);
+  say(words, all ? `${number(done)} of ${number(all)}` : "");
+  tag.className = `tag is-${state === "running" ? "ok" : state === "failed" ? "bad" : "warn"}`;
+  say(tag, state ?? "");
+}
+
+async function begin(name) {
+  const done = await askTyped({
+    title: `Rebuild ${name}?`, word: name, action: "Rebuild",
+    about: "Every query starts again from the start of the log. That takes as long as reading it does; the views stay readable.",
+    submit: () => change("POST", path(["pipelines", "rebuild"]), { confirm: name }).then(() => true),
+  });
+  if (done) notify("The rebuild was asked for; its progress is below.");
+}

@@ -1,0 +1,15 @@
+// How far a view is behind the log.
+
+import { say } from "../dom.js";
+import { count, span } from "../format.js";
+
+const STALE_S = 30;
+
+/** Shows it in an element: by the clock, and in its title by records not yet in the view. */
+export function showFreshness(element, view) {
+  const behind = view.lag_records ?? 0;
+  const known = typeof view.freshness_s === "number";
+  element.className = `fresh is-${!known ? "unknown" : view.freshness_s > STALE_S ? "warn" : "ok"}`;
+  say(element, known ? (behind ? `${span(view.freshness_s)} behind` : "up to date") : "no batch yet");
+  element.title = known ? `${count(behind, "record")} not in it yet; the oldest of them is ${span(view.freshness_s)} old` : "";
+}
