@@ -5,7 +5,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from headrace.app.hooks import Start, make_backoff, make_hook, seconds, several
 from headrace.app.stream import Stream
+from headrace.direct.hook import Email, Hook, Webhook
 from headrace.errors import ConfigError
 from headrace.streams.operators import microseconds as duration_us
 
@@ -43,6 +45,7 @@ class App:
     store: str | None = None
     streams: dict[str, Stream] = field(default_factory=dict)
     views: dict[str, View] = field(default_factory=dict)
+    hooks: dict[str, Hook] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _check_name("application", self.name)
@@ -138,6 +141,70 @@ class App:
             return function
 
         return declare
+
+    def webhook(
+        self,
+        topic: str,
+        *,
+        url: str,
+        secret: str,
+        name: str | None = None,
+        start: Start = "now",
+        allow: str | Sequence[str] = (),
+        tries: int = 20,
+        first_wait: Duration = "1 second",
+        longest_wait: Duration = "10 minutes",
+        timeout: Duration = "15 seconds",
+    ) -> Hook:
+        """Posts every record of a topic to a URL, signed by the rules of Standard Webhooks.
+
+        `secret` says where the secret is (`env:NAME` or `file:PATH`), and `url` may do
+        the same. At least once, in order per partition, under an id that stays the same.
+        Addresses that are not public need `allow`, networks such as `10.0.0.0/8`.
+        """
+        target = Webhook(url=url, secret=secret, allow=several(allow), timeout_s=seconds(timeout))
+        backoff = make_backoff(tries, first_wait, longest_wait)
+        return self._add_hook(make_hook(topic, target, name=name, start=start, backoff=backoff))
+
+    def email(
+        self,
+        topic: str,
+        *,
+        to: str | Sequence[str],
+        subject: str,
+        smtp: str,
+        sender: str = "headrace@localhost",
+        template: str | None = None,
+        name: str | None = None,
+        start: Start = "now",
+        tries: int = 20,
+        first_wait: Duration = "1 second",
+        longest_wait: Duration = "10 minutes",
+        timeout: Duration = "30 seconds",
+    ) -> Hook:
+        """Writes a mail for every record of a topic, with the promises of `webhook`.
+
+        `subject` and `template` (the text) may hold names of the record's fields in
+        braces. `smtp` says where the server's URL is (`env:NAME`), for that has a
+        password; one without may be written out: `smtp://localhost:25`.
+        """
+        target = Email(
+            to=several(to),
+            sender=sender,
+            subject=subject,
+            smtp=smtp,
+            template=template,
+            timeout_s=seconds(timeout),
+        )
+        backoff = make_backoff(tries, first_wait, longest_wait)
+        return self._add_hook(make_hook(topic, target, name=name, start=start, backoff=backoff))
+
+    def _add_hook(self, hook: Hook) -> Hook:
+        _check_name("hook", hook.name)
+        if hook.name in self.hooks:
+            raise ConfigError(f"hook {hook.name!r} is declared twice; give one of them another name=")
+        self.hooks[hook.name] = hook
+        return hook
 
     def _add(
         self,

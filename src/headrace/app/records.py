@@ -10,7 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.app.plans import PlannedView
+from headrace.app.plans import PlannedView, stream_of
+from headrace.direct.positions import Source, source_header
 from headrace.views import OutputRecord
 from headrace.views.json_values import dumps, rows_to_json
 
@@ -77,15 +78,29 @@ def forgotten_records(app: str, topic: str, view: str, tables: Iterable[pa.Table
 
 
 def derived_records(planned: PlannedView, tables: Iterable[pa.Table]) -> Iterator[OutputRecord]:
-    """One JSON record per row, in the order of the log, keyed by the view's key columns."""
+    """One JSON record per row, in the order of the log, keyed by the view's key columns.
+
+    A header tells the record it was made from: a rebuild writes the same rows at other
+    offsets, and whoever acts on them must know them again.
+    """
     assert planned.view.topic is not None
     found = list(tables)
     if not found:
         return
     rows = pa.concat_tables(found).sort_by([(name, "ascending") for name in _RECORD])
     own = rows.select(list(planned.plan.columns))
-    for fields in rows_to_json(own):
-        yield OutputRecord(planned.view.topic, _key(planned, fields), dumps(fields).encode())
+    for fields, source in zip(rows_to_json(own), _sources(planned, rows), strict=True):
+        key, value = _key(planned, fields), dumps(fields).encode()
+        yield OutputRecord(planned.view.topic, key, value, (source_header(source),))
+
+
+def _sources(planned: PlannedView, rows: pa.Table) -> Iterator[Source]:
+    """Where each row came from; rows of one record are numbered."""
+    topic, before, number = stream_of(planned.result).spec.topic, None, 0
+    for place in zip(rows["_partition"].to_pylist(), rows["_offset"].to_pylist(), strict=True):
+        number = number + 1 if place == before else 0
+        before = place
+        yield Source(topic, *place, number)
 
 
 def _key(planned: PlannedView, fields: dict[str, object]) -> bytes | None:
