@@ -18,8 +18,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from headrace.app.manifest import Manifest
 from headrace.app.planning import AppPlan, PlannedFrame
 from headrace.app.reports import BatchReport
+from headrace.app.sink import ViewWriter
 from headrace.errors import ConfigError
-from headrace.views import Kind, ViewBatch, ViewSchema, ViewStore
+from headrace.views import Kind, ViewBatch, ViewSchema
 
 __all__ = ["FrameSink", "frame_changes", "frame_folder", "frame_query", "ready_frames", "start_frame"]
 
@@ -75,7 +76,7 @@ class FrameSink:
         self,
         planned: PlannedFrame,
         query_id: str,
-        stores: Mapping[str, ViewStore],
+        stores: Mapping[str, ViewWriter],
         on_batch: Callable[[BatchReport], None],
         on_step: Callable[[str], None],
     ) -> None:

@@ -7,9 +7,10 @@ from headrace.app.application import App
 from headrace.app.log_process import running_address
 from headrace.app.planning import plan_app
 from headrace.app.sink import ignore
-from headrace.app.starting import RunOptions, locked, start_log, start_spark, store_url
+from headrace.app.starting import RunOptions, locked, start_log, start_spark
 from headrace.app.surroundings import reading_from
 from headrace.app.verifying import Verdict, verify_view
+from headrace.app.view_stores import store_url
 from headrace.errors import ConfigError
 from headrace.views import open_store
 

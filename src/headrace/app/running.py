@@ -4,81 +4,41 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.app.application import App
+from headrace.app.console_process import ConsoleProcess
+from headrace.app.describing import describe_app
+from headrace.app.description import write_description
 from headrace.app.failures import failure_of
-from headrace.app.frames import ready_frames
+from headrace.app.launching import Launched, Launcher
 from headrace.app.log_process import EmbeddedLog
 from headrace.app.planning import AppPlan, plan_app
-from headrace.app.sink import BatchReport, ignore
-from headrace.app.starting import (
-    RunOptions,
-    Starter,
-    create_app_topics,
-    locked,
-    open_stores,
-    ready_manifests,
-    start_log,
-    start_spark,
+from headrace.app.rebuilds import rebuild_target
+from headrace.app.reports import BatchReport
+from headrace.app.sink import ignore
+from headrace.app.starting import RunOptions, create_app_topics, locked, start_log, start_spark
+from headrace.app.status import (
+    FAILED,
+    REBUILDING,
+    RESTARTING,
+    Rebuild,
+    StatusBoard,
+    after_rebuild,
 )
 from headrace.app.surroundings import reading_from
+from headrace.app.view_stores import store_urls
 from headrace.errors import RequestError
 from headrace.views import ViewStore
 
 __all__ = ["RunOptions", "Running", "RunningQuery", "running"]
 
 _WATCH_S = 0.2
-
-
-@dataclass(slots=True)
-class Running:
-    """An application that runs: its queries, and the log it started if it has one."""
-
-    plan: AppPlan
-    bootstrap: str
-    log: EmbeddedLog | None
-    stores: Mapping[str, ViewStore]
-    queries: "dict[str, RunningQuery]"
-    max_restarts: int
-    ends: bool
-    on_message: Callable[[str], None]
-    _stopping: threading.Event = field(default_factory=threading.Event)
-
-    def wait(self, seconds: float | None = None) -> bool:
-        """Watches over the queries until they ended, the time is over or `stop` is called.
-
-        True if all queries ended by themselves. A query that failed is started again
-        from its checkpoint, unless that cannot help: then RequestError says why.
-        """
-        deadline = None if seconds is None else time.monotonic() + seconds
-        while not self._stopping.wait(_WATCH_S):
-            if self.log is not None and self.log.check():
-                self.on_message(f"the log had died and was started again (process {self.log.pid})")
-            if not [query for query in self.queries.values() if self._is_alive(query)]:
-                return True
-            if deadline is not None and time.monotonic() >= deadline:
-                return False
-        return False
-
-    def stop(self) -> None:
-        """Lets `wait` return; the queries end when the context does. From any thread or signal handler."""
-        self._stopping.set()
-
-    def _is_alive(self, query: "RunningQuery") -> bool:
-        if query.spark_query.isActive:
-            return True
-        error = query.spark_query.exception()
-        if error is None and self.ends:
-            return False
-        failure = failure_of(error)
-        if not failure.may_retry or query.restarts >= self.max_restarts:
-            raise RequestError(f"the query on {query.name} failed: {failure.cause}")
-        self.on_message(f"the query on {query.name} failed and is started again: {failure.cause}")
-        query.restart()
-        return True
+_PROGRESS_S = 1.0
 
 
 @dataclass(slots=True)
@@ -97,6 +57,160 @@ class RunningQuery:
     def stop(self) -> None:
         self.spark_query.stop()
 
+    def batch_seconds(self) -> float | None:
+        """How long Spark took for the last micro-batch, planning included; None before the first."""
+        progress = self.spark_query.lastProgress
+        return None if progress is None else progress["batchDuration"] / 1000
+
+
+@dataclass(slots=True)
+class Running:
+    """An application that runs: its queries, and the processes beside it."""
+
+    plan: AppPlan
+    bootstrap: str
+    log: EmbeddedLog | None
+    options: RunOptions
+    board: StatusBoard
+    say: Callable[[str], None]
+    launcher: Launcher
+    console: ConsoleProcess | None = None
+    queries: dict[str, RunningQuery] = field(default_factory=dict)
+    _launched: Launched | None = None
+    _ending: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+    _stopping: threading.Event = field(default_factory=threading.Event)
+    _rebuild_asked: threading.Event = field(default_factory=threading.Event)
+    _looked_at: float = 0.0
+
+    @property
+    def stores(self) -> Mapping[str, ViewStore]:
+        """The store of every view, as it is served."""
+        assert self._launched is not None
+        return self._launched.opened.stores
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Watches over everything until the queries ended, the time is over or `stop` is called.
+
+        True if all queries ended by themselves. A query that failed is started again
+        from its checkpoint, unless that cannot help: then RequestError says why. A
+        rebuild that was asked for is begun here.
+        """
+        deadline = None if seconds is None else time.monotonic() + seconds
+        while not self._stopping.wait(_WATCH_S):
+            self._check_processes()
+            if self._rebuild_asked.is_set():
+                self._rebuild()
+            if not [query for query in self.queries.values() if self._is_alive(query)]:
+                self._show_builds()
+                return True
+            self._note_progress()
+            if deadline is not None and time.monotonic() >= deadline:
+                return False
+        return False
+
+    def stop(self) -> None:
+        """Lets `wait` return; the queries end when the context does. From any thread or signal handler."""
+        self._stopping.set()
+
+    def rebuild(self) -> None:
+        """Asks for all views to be built anew from the log; from any thread.
+
+        Begun by `wait`. Readers see the old views until the new ones have caught up with
+        where the log ended when the rebuild began.
+        """
+        self._rebuild_asked.set()
+
+    def launch(self, *, rebuild: bool) -> None:
+        """Starts all queries from their checkpoints, or, with `rebuild`, from the log."""
+        self._launched = launched = self.launcher.launch(self._ending, rebuild=rebuild)
+        if rebuild:
+            self._note_rebuild()
+        for name, start in launched.starts.items():
+            query = RunningQuery(name, start, start())
+            self._ending.callback(query.stop)
+            self.queries[name] = query
+
+    def end(self) -> None:
+        """Ends the queries and gives their stores back."""
+        self._ending.close()
+        self.queries.clear()
+
+    def obey(self, command: Mapping[str, Any]) -> None:
+        """What the console asks for, from its thread."""
+        if command.get("command") == "rebuild":
+            self.say(f"a rebuild was asked for by {command.get('who') or 'the console'}")
+            self.rebuild()
+
+    # --- watching -----------------------------------------------------------------------------
+
+    def _check_processes(self) -> None:
+        if self.log is not None and self.log.check():
+            self.say(f"the log had died and was started again (process {self.log.pid})")
+        told = self.console.check() if self.console is not None else None
+        if told is not None:
+            self.say(told)
+
+    def _is_alive(self, query: RunningQuery) -> bool:
+        if query.spark_query.isActive:
+            return True
+        error = query.spark_query.exception()
+        if error is None and self.options.until_caught_up:
+            return False
+        failure = failure_of(error)
+        if not failure.may_retry or query.restarts >= self.options.max_restarts:
+            self.board.query(query.name, state=FAILED, error=failure.cause)
+            raise RequestError(f"the query on {query.name} failed: {failure.cause}")
+        self.say(f"the query on {query.name} failed and is started again: {failure.cause}")
+        query.restart()
+        state = self.board.status.query(query.name).state
+        self.board.query(
+            query.name,
+            state=state if state == REBUILDING else RESTARTING,
+            restarts=query.restarts,
+            error=failure.cause,
+        )
+        return True
+
+    def _note_progress(self) -> None:
+        """Spark's own account of the last batches, once a second: asking costs a call to the JVM."""
+        now = time.monotonic()
+        if now - self._looked_at < _PROGRESS_S:
+            return
+        self._looked_at = now
+        for query in self.queries.values():
+            seconds = query.batch_seconds()
+            if seconds != self.board.status.query(query.name).batch_seconds:
+                self.board.query(query.name, batch_seconds=seconds)
+
+    # --- rebuilding ---------------------------------------------------------------------------
+
+    def _rebuild(self) -> None:
+        self.say("rebuilding: all views are built anew from the log; until then the old ones are served")
+        self._rebuild_asked.clear()
+        self.end()
+        self._ending = contextlib.ExitStack()
+        self.launch(rebuild=True)
+
+    def _note_rebuild(self) -> None:
+        targets = {
+            each.name: {
+                str(partition): end
+                for partition, end in rebuild_target(each.stream.spec, self.bootstrap).items()
+            }
+            for each in self.plan.streams
+        }
+        begun = Rebuild(began_at=time.time(), targets=targets)
+        self.board.note(lambda status, now: replace(status, updated_at=now, rebuild=begun, queries={}))
+        for name in targets:
+            self.board.query(name, state=REBUILDING)
+        self.board.note(after_rebuild)
+
+    def _show_builds(self) -> None:
+        """The queries have read all there was: what they built is the whole of it."""
+        assert self._launched is not None
+        for build in self._launched.opened.builds.values():
+            build.show()
+
 
 @contextlib.contextmanager
 def running(
@@ -110,30 +224,59 @@ def running(
     """Starts everything an application needs, and ends it in reverse order."""
     with contextlib.ExitStack() as ending:
         ending.enter_context(locked(options.data))
+        board = StatusBoard(options.data)
+        ending.callback(board.close)
+        say = _sayer(board, on_message)
         log = None if options.bootstrap else start_log(options.data, ending)
         bootstrap = options.bootstrap or (log.bootstrap if log else "")
-        on_message(f"log: {bootstrap}" + (f" (process {log.pid})" if log else ""))
-        on_message("Spark: starting, which takes a few seconds")
+        say(f"log: {bootstrap}" + (f" (process {log.pid})" if log else ""))
+        say("Spark: starting, which takes a few seconds")
         spark = start_spark(app.name, options, ending)
         ending.enter_context(reading_from(spark, bootstrap))
         plan = plan_app(app, spark)
         create_app_topics(plan, bootstrap)
-        manifests = ready_manifests(plan, options)
-        frames = ready_frames(plan, options.data, rebuild=options.rebuild)
-        ids = {view.view.name: manifests[each.name].query_id for each in plan.streams for view in each.views}
-        ids |= {name: manifest.query_id for name, manifest in frames.items()}
-        stores = open_stores(plan, options, bootstrap, ids, ending)
-        started = Running(
-            plan, bootstrap, log, stores, {}, options.max_restarts, options.until_caught_up, on_message
-        )
-        starter = Starter(spark, app.name, bootstrap, options, stores, ending, on_batch, on_step)
-        starts = {each.name: starter.prepare(each, manifests[each.name]) for each in plan.streams}
-        starts |= {
-            f"DataFrame {each.view.name}": starter.prepare_frame(each, frames[each.view.name])
-            for each in plan.frames
-        }
-        for name, start in starts.items():
-            query = RunningQuery(name, start, start())
-            ending.callback(query.stop)
-            started.queries[name] = query
+        launcher = Launcher(spark, plan, bootstrap, options, _reporter(board, on_batch), on_step)
+        started = Running(plan, bootstrap, log, options, board, say, launcher)
+        started.console = _start_console(started, ending)
+        ending.callback(started.end)
+        started.launch(rebuild=options.rebuild)
         yield started
+
+
+def _sayer(board: StatusBoard, on_message: Callable[[str], None]) -> Callable[[str], None]:
+    def say(text: str) -> None:
+        board.message(text)
+        on_message(text)
+
+    return say
+
+
+def _reporter(board: StatusBoard, on_batch: Callable[[BatchReport], None]) -> Callable[[BatchReport], None]:
+    def report(batch: BatchReport) -> None:
+        board.batch(batch)
+        board.note(after_rebuild)
+        on_batch(batch)
+
+    return report
+
+
+def _start_console(started: Running, ending: contextlib.ExitStack) -> ConsoleProcess | None:
+    """Describes the application in its folder, and starts its console if it shall have one."""
+    options, plan = started.options, started.plan
+    file = None if options.file is None else str(options.file.resolve())
+    described = describe_app(
+        plan, store_urls(plan, options.data), bootstrap=started.bootstrap, file=file, folder=Path.cwd()
+    )
+    write_description(options.data, described.description)
+    if options.http is None:
+        return None
+    console = ConsoleProcess(
+        options.data.resolve(),
+        started.bootstrap,
+        options.http,
+        environment=described.passwords,
+        on_command=started.obey,
+    )
+    ending.callback(console.end)
+    started.say(f"console: {console.url} (process {console.pid})")
+    return console

@@ -15,15 +15,21 @@ from headrace.app.collecting import BatchOutput, collect
 from headrace.app.plans import PlannedStream, PlannedView
 from headrace.app.records import dead_records, derived_records, forgotten_records, late_records
 from headrace.app.reports import BatchReport
-from headrace.views import Kind, OutputRecord, ViewBatch, ViewStore
+from headrace.views import Kind, OutputRecord, ViewBatch
 
-__all__ = ["BatchReport", "StreamSink", "ignore"]
+__all__ = ["BatchReport", "StreamSink", "ViewWriter", "ignore"]
 
 
 class Records(Protocol):
     """Where records of a batch go, each batch once: `RecordSink`, or a list in a test."""
 
     def write(self, batch_id: int, records: Iterator[OutputRecord]) -> bool: ...
+
+
+class ViewWriter(Protocol):
+    """Where changes of a view go, each batch once: its store, or a build that is still hidden."""
+
+    def apply(self, view: str, batch: ViewBatch) -> bool: ...
 
 
 def ignore(_: object) -> None:
@@ -41,7 +47,7 @@ class StreamSink:
     planned: PlannedStream
     app_name: str
     query_id: str
-    stores: Mapping[str, ViewStore]
+    stores: Mapping[str, ViewWriter]
     records: Records
     commit_progress: Callable[[BatchOutput], None]
     on_batch: Callable[[BatchReport], None] = ignore

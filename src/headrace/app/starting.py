@@ -3,7 +3,6 @@
 import contextlib
 import fcntl
 import os
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -19,33 +18,22 @@ from pyspark.sql.streaming.query import StreamingQuery
 from headrace.app.collecting import BatchOutput
 from headrace.app.frames import FrameSink, frame_folder, start_frame
 from headrace.app.log_process import EmbeddedLog
-from headrace.app.manifest import Manifest, describe_query, reasons_to_rebuild
-from headrace.app.planning import AppPlan, PlannedFrame, PlannedStream, PlannedView
+from headrace.app.manifest import Manifest
+from headrace.app.planning import AppPlan, PlannedFrame, PlannedStream
 from headrace.app.records import dead_topic, late_topic
 from headrace.app.reports import BatchReport
-from headrace.app.sink import StreamSink
+from headrace.app.sink import StreamSink, ViewWriter
 from headrace.client import Connection
 from headrace.errors import ConfigError
 from headrace.streams import local_spark
 from headrace.streams.engine.query import StreamQuery, start_stream
 from headrace.streams.options import FeedOptions
 from headrace.streams.progress import GroupProgress
-from headrace.views import RecordSink, TopicSettings, ViewStore, open_store
+from headrace.views import RecordSink, TopicSettings
 from headrace.views.topics import create_topics
 
-__all__ = [
-    "RunOptions",
-    "Starter",
-    "create_app_topics",
-    "locked",
-    "open_stores",
-    "ready_manifests",
-    "start_log",
-    "start_spark",
-    "store_url",
-]
+__all__ = ["RunOptions", "Starter", "create_app_topics", "locked", "start_log", "start_spark"]
 
-BUCKETS = 8
 _DERIVED_PARTITIONS = 4
 _LOCK_TRIES, _LOCK_PAUSE_S = 10, 0.05
 _ASIDE = TopicSettings(partitions=1)
@@ -53,7 +41,10 @@ _ASIDE = TopicSettings(partitions=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """Where an application runs and keeps its things."""
+    """Where an application runs and keeps its things.
+
+    `http` is the address of the console, which is not started without one.
+    """
 
     data: Path
     bootstrap: str | None = None
@@ -64,6 +55,8 @@ class RunOptions:
     trigger_ms: int = 0
     max_restarts: int = 5
     max_records_per_batch: int = 1_000_000
+    file: Path | None = None
+    http: str | None = None
 
     def query_folder(self, name: str) -> Path:
         """Where one query keeps its manifest and its checkpoint."""
@@ -132,140 +125,6 @@ def create_app_topics(plan: AppPlan, bootstrap: str) -> None:
     create_topics(Connection(bootstrap_servers=bootstrap), wanted)
 
 
-# --- checkpoints --------------------------------------------------------------------------------
-
-
-def ready_manifests(plan: AppPlan, options: RunOptions) -> dict[str, Manifest]:
-    """The manifest of every query; raises ConfigError if a checkpoint does not fit and may not be rebuilt."""
-    reasons = {planned.name: _reasons(planned, options) for planned in plan.streams}
-    unfit = {name: each for name, each in reasons.items() if each}
-    if unfit and not options.rebuild:
-        raise ConfigError(_unfit_message(unfit))
-    for name in reasons:
-        folder = options.query_folder(name)
-        if options.rebuild or Manifest.read(folder) is None:
-            _discard(folder)
-    return {
-        planned.name: _ready_manifest(planned, options.query_folder(planned.name)) for planned in plan.streams
-    }
-
-
-def _reasons(planned: PlannedStream, options: RunOptions) -> list[str]:
-    folder = options.query_folder(planned.name)
-    manifest = Manifest.read(folder)
-    if manifest is None or not _has_checkpoint(folder):
-        return []
-    return reasons_to_rebuild(manifest.query, describe_query(planned))
-
-
-def _unfit_message(unfit: Mapping[str, list[str]]) -> str:
-    lines = [f"  {name}: {reason}" for name, reasons in unfit.items() for reason in reasons]
-    return (
-        "the application changed in ways its checkpoint cannot follow:\n" + "\n".join(lines) + "\n"
-        "Run it with --rebuild to build its views anew from the log, or undo the change"
-    )
-
-
-def _ready_manifest(planned: PlannedStream, folder: Path) -> Manifest:
-    """The manifest to go on with; a new one, and so a new query id, where there is no checkpoint.
-
-    A query that begins anew counts its batches from 0 again: under its old id the stores
-    would take them for repetitions.
-    """
-    manifest = Manifest.read(folder) if _has_checkpoint(folder) else None
-    described = describe_query(planned)
-    if manifest is None:
-        manifest = Manifest.new(described, BUCKETS)
-    else:
-        manifest = Manifest(query_id=manifest.query_id, buckets=manifest.buckets, query=described)
-    manifest.write(folder)
-    return manifest
-
-
-def _discard(folder: Path) -> None:
-    """Removes a query's manifest and checkpoint together, so that no crash leaves the half of them.
-
-    A checkpoint without its manifest is of no use either: nobody knows whose it was.
-    """
-    aside = folder.with_name(f".{folder.name}.old")
-    shutil.rmtree(aside, ignore_errors=True)
-    if folder.is_dir():
-        folder.rename(aside)
-        shutil.rmtree(aside, ignore_errors=True)
-
-
-def _last_commit(folder: Path) -> int:
-    """The last batch that the checkpoint knows to be done; -1 before the first."""
-    commits = folder / "checkpoint" / "commits"
-    names = [each.name for each in commits.iterdir()] if commits.is_dir() else []
-    return max((int(name) for name in names if name.isdecimal()), default=-1)
-
-
-def _has_checkpoint(folder: Path) -> bool:
-    offsets = folder / "checkpoint" / "offsets"
-    return offsets.is_dir() and any(offsets.iterdir())
-
-
-# --- stores -------------------------------------------------------------------------------------
-
-
-def store_url(plan: AppPlan, planned: PlannedView | PlannedFrame, data: Path) -> str | None:
-    """Where a view is kept; None for a derived topic of rows, which is records and no view."""
-    view = planned.view
-    if view.topic is not None:
-        is_rows = isinstance(planned, PlannedView) and planned.plan.operator is None
-        return None if is_rows else f"topic://{view.topic}"
-    return view.store or plan.app.store or f"sqlite:///{(data / 'views.db').resolve()}"
-
-
-def open_stores(
-    plan: AppPlan,
-    options: RunOptions,
-    bootstrap: str,
-    query_ids: Mapping[str, str],
-    ending: contextlib.ExitStack,
-) -> dict[str, ViewStore]:
-    """The store of every view, ready for the next batch of its query, whose id is given by view.
-
-    Stores of one URL are opened once.
-    """
-    opened: dict[str, ViewStore] = {}
-    stores: dict[str, ViewStore] = {}
-    views: list[PlannedView | PlannedFrame] = [view for each in plan.streams for view in each.views]
-    for view in [*views, *plan.frames]:
-        url = store_url(plan, view, options.data)
-        if url is None:
-            continue
-        if url not in opened:
-            opened[url] = open_store(url, bootstrap=bootstrap)
-            ending.callback(opened[url].close)
-        stores[view.view.name] = opened[url]
-        _begin(opened[url], view, query_ids[view.view.name])
-    for planned in plan.streams:
-        done = _last_commit(options.query_folder(planned.name))
-        for name in [each.view.name for each in planned.views if each.view.name in stores]:
-            _require_batches(stores[name], name, query_ids[name], done)
-    return stores
-
-
-def _begin(store: ViewStore, view: PlannedView | PlannedFrame, query_id: str) -> None:
-    if view.view.name not in store.views():
-        store.prepare(view.schema)
-    store.begin(view.view.name, query_id, schema=view.schema)
-
-
-def _require_batches(store: ViewStore, view: str, query_id: str, done: int) -> None:
-    """Raises ConfigError if the store has lost what its query had done, for that is never done again."""
-    found = store.reflected(view)
-    shown = found.batch_id if found.query_id == query_id else -1
-    if shown < done:
-        raise ConfigError(
-            f"view {view!r} shows batch {shown} of its query, which has done {done}: its store was emptied, "
-            "replaced, or taken by another application. Run it with --rebuild to build all views anew from "
-            "the log"
-        )
-
-
 # --- queries ------------------------------------------------------------------------------------
 
 
@@ -277,7 +136,7 @@ class Starter:
     app_name: str
     bootstrap: str
     options: RunOptions
-    stores: Mapping[str, ViewStore]
+    stores: Mapping[str, ViewWriter]
     ending: contextlib.ExitStack
     on_batch: Callable[[BatchReport], None]
     on_step: Callable[[str], None]

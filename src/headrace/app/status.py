@@ -24,8 +24,10 @@ __all__ = [
     "QueryStatus",
     "Rebuild",
     "StatusBoard",
+    "after_rebuild",
     "is_running",
     "read_status",
+    "rebuild_progress",
     "records_per_s",
     "with_batch",
 ]
@@ -147,6 +149,34 @@ def with_batch(status: AppStatus, batch: BatchReport, now: float) -> AppStatus:
         positions={**query.positions, **{str(each): next_ for each, next_ in batch.following.items()}},
         recent=tuple(each for each in recent if each[0] > now - RATE_SPAN_S)[-_KEPT_BATCHES:],
     )
+
+
+def after_rebuild(status: AppStatus, now: float) -> AppStatus:
+    """The status with every query as running that has come to where its rebuild must; the last ends it."""
+    rebuild = status.rebuild
+    if rebuild is None or rebuild.done_at is not None:
+        return status
+    for name, target in rebuild.targets.items():
+        query = status.query(name)
+        if query.state == REBUILDING and all(query.positions.get(p, 0) >= end for p, end in target.items()):
+            status = with_query(status, name, now, state=RUNNING)
+    if any(status.query(name).state == REBUILDING for name in rebuild.targets):
+        return status
+    return replace(status, updated_at=now, rebuild=replace(rebuild, done_at=now))
+
+
+def rebuild_progress(status: AppStatus) -> float | None:
+    """Which part of a rebuild is done, by offsets: 1 once it is over, None if there was none."""
+    if status.rebuild is None:
+        return None
+    if status.rebuild.done_at is not None:
+        return 1.0
+    wanted = [
+        (name, each, end) for name, ends in status.rebuild.targets.items() for each, end in ends.items()
+    ]
+    total = sum(end for _, _, end in wanted)
+    read = sum(min(status.query(name).positions.get(each, 0), end) for name, each, end in wanted)
+    return read / total if total else 1.0
 
 
 def with_message(status: AppStatus, text: str, now: float) -> AppStatus:

@@ -37,6 +37,22 @@ Master = Annotated[
     str | None, typer.Option("--master", metavar="URL", help="A Spark master instead of a local Spark.")
 ]
 Cores = Annotated[int, typer.Option("--cores", metavar="N", min=1, help="Cores of the local Spark.")]
+UntilStdinCloses = Annotated[
+    bool,
+    typer.Option(
+        "--until-stdin-closes", help="Stop once the input closes, as it does when a parent process ends."
+    ),
+]
+Http = Annotated[
+    str | None,
+    typer.Option(
+        "--http",
+        metavar="HOST:PORT",
+        help="Where the console listens; port 0 picks one. Default: 127.0.0.1:8080, or a free port if taken.",
+    ),
+]
+NoHttp = Annotated[bool, typer.Option("--no-http", help="Run without the console.")]
+_DEFAULT_HTTP = "127.0.0.1:8080"
 _MAX_DIFFERENCES = 20
 
 
@@ -53,15 +69,12 @@ def run(
         bool,
         typer.Option("--until-caught-up", help="Stop at the end that the log has now, instead of going on."),
     ] = False,
-    until_stdin_closes: Annotated[
-        bool,
-        typer.Option(
-            "--until-stdin-closes", help="Stop once the input closes, as it does when a parent process ends."
-        ),
-    ] = False,
+    until_stdin_closes: UntilStdinCloses = False,
+    http: Http = None,
+    no_http: NoHttp = False,
     as_json: Json = False,
 ) -> int:
-    """Run an application: its log, Spark and its views, until Ctrl-C."""
+    """Run an application: its log, Spark, its views and their console, until Ctrl-C."""
     from headrace.app.loading import load_app
     from headrace.app.running import RunOptions, running
 
@@ -76,6 +89,8 @@ def run(
         cores=cores,
         rebuild=rebuild,
         until_caught_up=until_caught_up,
+        file=file,
+        http=_console_address(http, no_http=no_http or (until_caught_up and http is None)),
     )
     with running(
         app,
@@ -90,6 +105,15 @@ def run(
         except KeyboardInterrupt:
             _say(output, "stopping")
     return ExitCode.DONE
+
+
+def _console_address(http: str | None, *, no_http: bool) -> str | None:
+    """Where the console shall listen: where the user said, else where nobody does yet."""
+    from headrace.app.console_process import free_address
+
+    if no_http:
+        return None
+    return http if http is not None else free_address(_DEFAULT_HTTP)
 
 
 def plan(
@@ -125,6 +149,7 @@ def verify(
     data: Data = None,
     bootstrap: OptionalBootstrap = None,
     cores: Cores = 2,
+    until_stdin_closes: UntilStdinCloses = False,
     as_json: Json = False,
 ) -> int:
     """Recompute views from the log in batch, and compare them with what is served."""
@@ -132,6 +157,8 @@ def verify(
     from headrace.app.proving import verified
     from headrace.app.starting import RunOptions
 
+    if until_stdin_closes:
+        stop_at_end_of_input()
     output = Output(as_json=as_json)
     app = load_app(file)
     options = RunOptions(data=data or Path(".headrace") / app.name, bootstrap=bootstrap, cores=cores)

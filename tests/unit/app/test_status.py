@@ -8,12 +8,16 @@ from headrace.app.reports import BatchReport
 from headrace.app.starting import locked
 from headrace.app.status import (
     AppStatus,
+    Rebuild,
     StatusBoard,
+    after_rebuild,
     is_running,
     read_status,
+    rebuild_progress,
     records_per_s,
     with_batch,
     with_message,
+    with_query,
 )
 
 NEW = AppStatus(pid=1, started_at=100.0, updated_at=100.0)
@@ -47,6 +51,22 @@ def test_a_query_that_is_rebuilt_stays_so_while_batches_come():
         NEW, queries={"orders": replace(with_batch(NEW, report(), 1.0).query("orders"), state="rebuilding")}
     )
     assert with_batch(rebuilding, report(1), 102.0).query("orders").state == "rebuilding"
+
+
+def test_a_rebuild_is_over_when_every_query_has_come_to_where_the_log_ended():
+    targets = {"orders": {"0": 100, "1": 100}, "clicks": {}}
+    status = replace(NEW, rebuild=Rebuild(began_at=100.0, targets=targets))
+    for name in targets:
+        status = with_query(status, name, 100.0, state="rebuilding")
+    status = after_rebuild(status, 101.0)
+    assert (status.query("orders").state, status.query("clicks").state) == ("rebuilding", "running")
+    status = after_rebuild(with_batch(status, report(0, 150, p0=100, p1=50), 102.0), 102.0)
+    assert status.query("orders").state == "rebuilding"
+    assert rebuild_progress(status) == 0.75
+    status = after_rebuild(with_batch(status, report(1, 60, p1=110), 103.0), 103.0)
+    assert status.query("orders").state == "running"
+    assert (status.rebuild.done_at, rebuild_progress(status)) == (103.0, 1.0)
+    assert rebuild_progress(NEW) is None
 
 
 def test_the_rate_is_that_of_the_last_ten_seconds():

@@ -1,0 +1,85 @@
+"""Checkpoints and their manifests: which one a query goes on from, and when it begins anew."""
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from headrace.app.manifest import Manifest, describe_query, reasons_to_rebuild
+from headrace.app.planning import AppPlan, PlannedStream
+from headrace.app.starting import RunOptions
+from headrace.errors import ConfigError
+
+__all__ = ["last_commit", "ready_manifests"]
+
+BUCKETS = 8
+
+
+def ready_manifests(plan: AppPlan, options: RunOptions, *, rebuild: bool) -> dict[str, Manifest]:
+    """The manifest of every query; raises ConfigError if a checkpoint does not fit and may not be rebuilt."""
+    reasons = {planned.name: _reasons(planned, options) for planned in plan.streams}
+    unfit = {name: each for name, each in reasons.items() if each}
+    if unfit and not rebuild:
+        raise ConfigError(_unfit_message(unfit))
+    for name in reasons:
+        folder = options.query_folder(name)
+        if rebuild or Manifest.read(folder) is None:
+            _discard(folder)
+    return {
+        planned.name: _ready_manifest(planned, options.query_folder(planned.name)) for planned in plan.streams
+    }
+
+
+def _reasons(planned: PlannedStream, options: RunOptions) -> list[str]:
+    folder = options.query_folder(planned.name)
+    manifest = Manifest.read(folder)
+    if manifest is None or not _has_checkpoint(folder):
+        return []
+    return reasons_to_rebuild(manifest.query, describe_query(planned))
+
+
+def _unfit_message(unfit: Mapping[str, list[str]]) -> str:
+    lines = [f"  {name}: {reason}" for name, reasons in unfit.items() for reason in reasons]
+    return (
+        "the application changed in ways its checkpoint cannot follow:\n" + "\n".join(lines) + "\n"
+        "Run it with --rebuild to build its views anew from the log, or undo the change"
+    )
+
+
+def _ready_manifest(planned: PlannedStream, folder: Path) -> Manifest:
+    """The manifest to go on with; a new one, and so a new query id, where there is no checkpoint.
+
+    A query that begins anew counts its batches from 0 again: under its old id the stores
+    would take them for repetitions.
+    """
+    manifest = Manifest.read(folder) if _has_checkpoint(folder) else None
+    described = describe_query(planned)
+    if manifest is None:
+        manifest = Manifest.new(described, BUCKETS)
+    else:
+        manifest = Manifest(query_id=manifest.query_id, buckets=manifest.buckets, query=described)
+    manifest.write(folder)
+    return manifest
+
+
+def _discard(folder: Path) -> None:
+    """Removes a query's manifest and checkpoint together, so that no crash leaves the half of them.
+
+    A checkpoint without its manifest is of no use either: nobody knows whose it was.
+    """
+    aside = folder.with_name(f".{folder.name}.old")
+    shutil.rmtree(aside, ignore_errors=True)
+    if folder.is_dir():
+        folder.rename(aside)
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def last_commit(folder: Path) -> int:
+    """The last batch that the checkpoint knows to be done; -1 before the first."""
+    commits = folder / "checkpoint" / "commits"
+    names = [each.name for each in commits.iterdir()] if commits.is_dir() else []
+    return max((int(name) for name in names if name.isdecimal()), default=-1)
+
+
+def _has_checkpoint(folder: Path) -> bool:
+    offsets = folder / "checkpoint" / "offsets"
+    return offsets.is_dir() and any(offsets.iterdir())

@@ -1,0 +1,139 @@
+"""Views built anew while the old ones are served.
+
+A rebuild reads history in many batches. Until it has come to where the log ended when
+it began, its rows go to a SQLite file of their own, batch by batch and each once, like
+to any store; then the served view is replaced by them in one step, under the number of
+the last batch, and the query goes on writing to it directly. A crash at any moment
+finds either the file or the view at the batch that the checkpoint knows.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import quote
+
+import pyarrow as pa
+
+from headrace.client import LATEST, Connection, RawFetcher
+from headrace.streams.reading import start_position
+from headrace.streams.spec import StreamSpec
+from headrace.streams.starts import parse_start
+from headrace.views import Kind, Reflected, ViewBatch, ViewSchema, ViewStore, open_store
+
+__all__ = ["HiddenBuild", "has_come_to", "rebuild_target", "stale_builds"]
+
+
+def rebuild_target(spec: StreamSpec, bootstrap: str) -> dict[int, int]:
+    """Where a query that begins now has caught up: the log's end, in partitions with something to read."""
+    with RawFetcher(Connection(bootstrap_servers=bootstrap)) as fetcher:
+        start = start_position(fetcher, spec.topic, parse_start(spec.start)).next
+        ends = fetcher.offsets(spec.topic, LATEST)
+    return {partition: end for partition, end in ends.items() if end > start.get(partition, 0)}
+
+
+def has_come_to(target: Mapping[int, int], offsets: Mapping[int, int]) -> bool:
+    """Whether everything before the target has been read; `offsets` are the next ones."""
+    return all(offsets.get(partition, 0) >= end for partition, end in target.items())
+
+
+class HiddenBuild:
+    """One view on its way to replace the one that is served; takes batches as a `ViewStore` does."""
+
+    def __init__(
+        self,
+        store: ViewStore,
+        schema: ViewSchema,
+        query_id: str,
+        *,
+        data: Path,
+        topic: str,
+        target: Mapping[int, int],
+    ) -> None:
+        self._store = store
+        self._schema = schema
+        self._query_id = query_id
+        self._topic = topic
+        self._target = target
+        self._path = _path(data, schema.name, query_id)
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        hidden = replace(schema, keep_changes=0)
+        self._hidden: ViewStore | None = open_store(f"sqlite:///{quote(str(self._path))}")
+        self._hidden.prepare(hidden)
+        self._hidden.begin(schema.name, query_id)
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the view that is served is this one."""
+        return self._hidden is None
+
+    def reflected(self) -> Reflected:
+        """What has been built so far."""
+        return (self._hidden or self._store).reflected(self._schema.name)
+
+    def apply(self, view: str, batch: ViewBatch) -> bool:
+        """Writes a batch, as `ViewStore.apply`; the one that catches up brings the view to light."""
+        if self._hidden is None:
+            return self._store.apply(view, batch)
+        written = self._hidden.apply(view, batch)
+        self.show_if_caught_up()
+        return written
+
+    def show_if_caught_up(self) -> None:
+        """Replaces the served view if all of the target is in."""
+        if not self.is_shown and has_come_to(self._target, self.reflected().offsets.get(self._topic, {})):
+            self.show()
+
+    def show(self) -> None:
+        """Replaces the served view by what there is, in one step."""
+        if self._hidden is None or self.reflected().query_id != self._query_id:
+            return
+        name, found = self._schema.name, self._hidden.snapshot(self._schema.name)
+        reflected = found.reflected
+        self._store.begin(name, self._query_id, schema=self._schema, first_batch=reflected.batch_id)
+        self._store.apply(
+            name,
+            ViewBatch(
+                query_id=self._query_id,
+                batch_id=reflected.batch_id,
+                changes=rows_as_changes(found.rows),
+                offsets=reflected.offsets,
+                watermark_us=reflected.watermark_us,
+                books=reflected.books,
+            ),
+        )
+        self.close()
+        self._hidden = None
+        _remove(self._path)
+
+    def close(self) -> None:
+        """Gives back the file; harmless when repeated."""
+        if self._hidden is not None:
+            self._hidden.close()
+
+
+def rows_as_changes(rows: pa.Table) -> pa.Table:
+    """Whole rows, each as the change that brings it."""
+    chunks = rows.combine_chunks().to_struct_array().chunks
+    after = chunks[0] if chunks else pa.array([], pa.struct(list(rows.schema)))
+    kind = pa.repeat(pa.scalar(int(Kind.CLOSE), pa.int8()), rows.num_rows)
+    return pa.table({"kind": kind, "before": pa.nulls(rows.num_rows, after.type), "after": after})
+
+
+# --- files --------------------------------------------------------------------------------------
+
+
+def _path(data: Path, view: str, query_id: str) -> Path:
+    return (data / "rebuilding" / f"{view}.{query_id}.db").resolve()
+
+
+def _remove(path: Path) -> None:
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+
+def stale_builds(data: Path, wanted: Mapping[str, str]) -> None:
+    """Removes the files of builds that were given up; `wanted` are the query ids by view."""
+    kept = {_path(data, view, query_id).name for view, query_id in wanted.items()}
+    for path in (data / "rebuilding").glob("*.db*"):
+        if path.name.partition(".db")[0] + ".db" not in kept:
+            path.unlink(missing_ok=True)

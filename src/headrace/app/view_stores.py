@@ -1,0 +1,135 @@
+"""Where an application's views are kept, and how its queries write them."""
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.app.checkpoints import last_commit
+from headrace.app.planning import AppPlan, PlannedFrame, PlannedStream, PlannedView
+from headrace.app.rebuilds import HiddenBuild, rebuild_target, stale_builds
+from headrace.app.sink import ViewWriter
+from headrace.app.starting import RunOptions
+from headrace.errors import ConfigError
+from headrace.views import Reflected, ViewStore, open_store
+
+__all__ = ["OpenedStores", "open_stores", "store_url", "store_urls"]
+
+
+def store_url(plan: AppPlan, planned: PlannedView | PlannedFrame, data: Path) -> str | None:
+    """Where a view is kept; None for a derived topic of rows, which is records and no view."""
+    view = planned.view
+    if view.topic is not None:
+        is_rows = isinstance(planned, PlannedView) and planned.plan.operator is None
+        return None if is_rows else f"topic://{view.topic}"
+    return view.store or plan.app.store or f"sqlite:///{(data / 'views.db').resolve()}"
+
+
+def store_urls(plan: AppPlan, data: Path) -> dict[str, str]:
+    """Where all of them are, by name."""
+    urls = {each.view.name: store_url(plan, each, data) for each in _views(plan)}
+    return {view: url for view, url in urls.items() if url is not None}
+
+
+def _views(plan: AppPlan) -> Iterator[PlannedView | PlannedFrame]:
+    for each in plan.streams:
+        yield from each.views
+    yield from plan.frames
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedStores:
+    """The store of every view; and what writes to it, which is the store, or a build that is still hidden."""
+
+    stores: Mapping[str, ViewStore]
+    builds: Mapping[str, HiddenBuild]
+
+    @property
+    def writers(self) -> dict[str, ViewWriter]:
+        """What the queries write to, by view."""
+        return {**self.stores, **self.builds}
+
+
+def open_stores(
+    plan: AppPlan,
+    options: RunOptions,
+    bootstrap: str,
+    query_ids: Mapping[str, str],
+    ending: contextlib.ExitStack,
+) -> OpenedStores:
+    """The stores, ready for the next batch of each view's query, whose id is given by view.
+
+    Stores of one URL are opened once. A view that shows what another query made, before
+    a rebuild, is built out of sight. Raises ConfigError if a store lost what was done.
+    """
+    opened: dict[str, ViewStore] = {}
+    stores: dict[str, ViewStore] = {}
+    for view in _views(plan):
+        url = store_url(plan, view, options.data)
+        if url is None:
+            continue
+        if url not in opened:
+            opened[url] = open_store(url, bootstrap=bootstrap)
+            ending.callback(opened[url].close)
+        stores[view.view.name] = opened[url]
+        _begin(opened[url], view, query_ids[view.view.name])
+    builds: dict[str, HiddenBuild] = {}
+    for planned in plan.streams:
+        builds |= _hidden(planned, stores, options, bootstrap, query_ids, ending)
+        done = last_commit(options.query_folder(planned.name))
+        for name in [each.view.name for each in planned.views if each.view.name in stores]:
+            found = builds[name].reflected() if name in builds else stores[name].reflected(name)
+            _require_batches(found, name, query_ids[name], done)
+    for build in builds.values():
+        build.show_if_caught_up()
+    stale_builds(options.data, {name: query_ids[name] for name in builds})
+    return OpenedStores(stores, builds)
+
+
+def _begin(store: ViewStore, view: PlannedView | PlannedFrame, query_id: str) -> None:
+    if view.view.name not in store.views():
+        store.prepare(view.schema)
+    store.begin(view.view.name, query_id, schema=view.schema)
+
+
+def _hidden(
+    planned: PlannedStream,
+    stores: Mapping[str, ViewStore],
+    options: RunOptions,
+    bootstrap: str,
+    query_ids: Mapping[str, str],
+    ending: contextlib.ExitStack,
+) -> dict[str, HiddenBuild]:
+    """Builds of the stream's views that now show the work of another query."""
+    others = [
+        view
+        for view in planned.views
+        if view.view.name in stores and _shows_another(stores[view.view.name], view, query_ids)
+    ]
+    if not others:
+        return {}
+    target = rebuild_target(planned.stream.spec, bootstrap)
+    builds = {}
+    for view in others:
+        name = view.view.name
+        build = HiddenBuild(
+            stores[name], view.schema, query_ids[name], data=options.data, topic=planned.name, target=target
+        )
+        ending.callback(build.close)
+        builds[name] = build
+    return builds
+
+
+def _shows_another(store: ViewStore, view: PlannedView, query_ids: Mapping[str, str]) -> bool:
+    return store.reflected(view.view.name).query_id not in (None, query_ids[view.view.name])
+
+
+def _require_batches(found: Reflected, view: str, query_id: str, done: int) -> None:
+    """Raises ConfigError if the store has lost what its query had done, for that is never done again."""
+    shown = found.batch_id if found.query_id == query_id else -1
+    if shown < done:
+        raise ConfigError(
+            f"view {view!r} shows batch {shown} of its query, which has done {done}: its store was emptied, "
+            "replaced, or taken by another application. Run it with --rebuild to build all views anew from "
+            "the log"
+        )
