@@ -29,9 +29,9 @@ from queue_member import ACCEPT, REJECT, RELEASE, RENEW, QueueMember  # noqa: E4
 
 from headrace.cli.events import group_events, read_events  # noqa: E402
 from headrace.cli.main import run  # noqa: E402
-from headrace.cli.questions import Log  # noqa: E402
 from headrace.cli.queue_questions import describe_queue  # noqa: E402
 from headrace.client.channel import Channel  # noqa: E402
+from headrace.client.questions import Log  # noqa: E402
 from headrace.groups import Code  # noqa: E402
 from headrace.testing.broker import BrokerProcess  # noqa: E402
 from headrace.testing.kafka import KafkaServer, PeerUnavailable  # noqa: E402
@@ -232,11 +232,11 @@ def test_no_more_is_in_flight_than_allowed(queue: Queue) -> None:
     queue.set(**{"share.partition.max.record.locks": "4"})
     queue.produce(*(b"%d" % number for number in range(10)))
     one = queue.member("one")
-    one.fetch()
+    one.fetch(by_record=True)
     assert len(one.got) == 4
-    one.fetch(wait_ms=100)
+    one.fetch(by_record=True, wait_ms=100)
     assert one.got == []
-    one.fetch(acks=[(0, 1, ACCEPT)])
+    one.fetch(by_record=True, acks=[(0, 1, ACCEPT)])
     assert [offset for _, offset, _, _ in one.got] == [4, 5]
 
 

@@ -8,12 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
-from headrace.cli.connection import ANSWER_TIMEOUT_S, admin, kafka
-from headrace.cli.failures import UsageFaultError, explained
+from headrace.cli.connection import admin
+from headrace.cli.failures import UsageFaultError
 from headrace.cli.identity import read_password
 from headrace.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Yes
 from headrace.cli.output import Output, table_text
 from headrace.cli.prompts import require_confirmation
+from headrace.client.failures import explained
+from headrace.client.questions import ANSWER_TIMEOUT_S, kafka
 from headrace.errors import RequestError
 
 __all__ = ["acls", "users"]

@@ -8,35 +8,22 @@ lines, only errors that we word.
 
 import socket
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
-from confluent_kafka import admin as kafka_admin
 from confluent_kafka.admin import AdminClient
 
-from headrace.cli.failures import UnreachableError, UsageFaultError
+from headrace.cli.failures import UsageFaultError
 from headrace.cli.identity import client_properties
+from headrace.client.failures import UnreachableError
+from headrace.client.questions import FIRST_ANSWER_TIMEOUT_S
 from headrace.clock import SystemClock
 from headrace.errors import RequestError
 
-__all__ = [
-    "ANSWER_TIMEOUT_S",
-    "FIRST_ANSWER_TIMEOUT_S",
-    "addresses",
-    "admin",
-    "kafka",
-    "producer",
-    "reader",
-    "require_listener",
-]
-
-# The vocabulary of admin requests, which the library does not export to type checkers.
-kafka: Any = kafka_admin
+__all__ = ["Clients", "addresses", "admin", "producer", "reader", "require_listener"]
 
 CONNECT_TIMEOUT_S = 3.0
-# A broker that listens tells its topics in milliseconds; what does not, speaks another protocol.
-FIRST_ANSWER_TIMEOUT_S = 8.0
-ANSWER_TIMEOUT_S = 20.0
 
 OnError = Callable[[KafkaError], None]
 
@@ -133,6 +120,19 @@ def reader(bootstrap: str, *, on_error: OnError = lambda _: None, **extra: Any) 
             **extra,
         }
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Clients:
+    """Readers and producers of one log, for whoever makes them later."""
+
+    bootstrap: str
+
+    def reader(self, **properties: Any) -> Consumer:
+        return reader(self.bootstrap, **properties)
+
+    def producer(self, **properties: Any) -> Producer:
+        return producer(self.bootstrap, **properties)
 
 
 def _base(bootstrap: str, on_error: OnError = lambda _: None) -> dict[str, Any]:

@@ -4,18 +4,16 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
-from confluent_kafka import TopicPartition
 
-from headrace.cli.connection import ANSWER_TIMEOUT_S, admin, reader
-from headrace.cli.dead_letters import Letter, is_dead_letter_topic, read_letter
-from headrace.cli.failures import explained
+from headrace.cli.connection import Clients, admin
 from headrace.cli.following import Range, follow
 from headrace.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json
 from headrace.cli.output import Output, table_text
-from headrace.cli.questions import Log
-from headrace.cli.records import ReadRecord
-from headrace.cli.redrive import Redrive, redrive_group
+from headrace.cli.records import ReadRecord, record_to_json
 from headrace.cli.values import escape, render_payload
+from headrace.client.dead_letters import PREFIXES, Letter, read_letter
+from headrace.client.questions import Log
+from headrace.client.redrive import Redrive, dead_letter_topics, redriven
 
 __all__ = ["app"]
 
@@ -53,10 +51,10 @@ def list_command(
     """List dead-letter topics, or the letters of one with their reasons."""
     log, output = Log(admin(bootstrap), bootstrap), Output(as_json=as_json)
     if topic is None:
-        output.document({"topics": _summaries(log)}, _render_summaries)
+        output.document({"topics": dead_letter_topics(log)}, _render_summaries)
         return
     limits = log.bounds(log.partitions(topic), committed_only=True)
-    next_offsets = _redriven(log, topic) if waiting else {}
+    next_offsets = redriven(log, topic) if waiting else {}
     ranges = [
         Range(
             topic=topic, partition=index, start=max(bound.start, next_offsets.get(index, 0)), stop=bound.end
@@ -64,33 +62,6 @@ def list_command(
         for (_, index), bound in limits.items()
     ]
     follow(bootstrap, ranges, _Printer(output, reason, source, most), output)
-
-
-def _summaries(log: Log) -> list[dict[str, Any]]:
-    """Every dead-letter topic with how many letters are in it, and how many of them were not sent again."""
-    found = []
-    for topic in sorted(filter(is_dead_letter_topic, log.cluster().topics)):
-        limits = log.bounds(log.partitions(topic), committed_only=True)
-        next_offsets = _redriven(log, topic)
-        held = sum(bound.end - bound.start for bound in limits.values())
-        waiting = sum(
-            bound.end - max(bound.start, next_offsets.get(index, 0)) for (_, index), bound in limits.items()
-        )
-        found.append({"topic": topic, "offsets": held, "waiting": waiting})
-    return found
-
-
-def _redriven(log: Log, topic: str) -> dict[int, int]:
-    """How far each partition was sent again."""
-    properties: dict[str, Any] = {"group.id": redrive_group(topic)}
-    member = reader(log.bootstrap, **properties)
-    try:
-        with explained("asking how far dead letters were sent again", log.bootstrap):
-            wanted = [TopicPartition(*each) for each in log.partitions(topic)]
-            places = member.committed(wanted, ANSWER_TIMEOUT_S)
-    finally:
-        member.close()
-    return {place.partition: place.offset for place in places if place.offset >= 0}
 
 
 def _render_summaries(data: dict[str, Any]) -> str:
@@ -124,7 +95,7 @@ class _Printer:
 
     def _show(self, letter: Letter, record: ReadRecord) -> None:
         if self.output.as_json:
-            self.output.line(letter.to_json(record))
+            self.output.line(_letter_json(letter, record))
             return
         came = "unknown" if letter.source is None else "{}:{}:{}".format(*letter.source)
         error = f" ({letter.error})" if letter.error else ""
@@ -133,6 +104,13 @@ class _Printer:
         value = "null" if record.value is None else render_payload(record.value[:_SHOWN_VALUE])
         key = "" if record.key is None else f"{render_payload(record.key)} = "
         self.output.write(escape(head) + "\n" + _indented(key + value))
+
+
+def _letter_json(letter: Letter, record: ReadRecord) -> dict[str, Any]:
+    """The letter's own words, and the record that it is."""
+    shown = record_to_json(record)
+    shown["headers"] = [each for each in shown["headers"] if not each["key"].startswith(PREFIXES)]
+    return {"dead_letter": letter.to_json(), **shown}
 
 
 def _indented(text: str) -> str:
@@ -153,7 +131,7 @@ def redrive(
 ) -> None:
     """Send dead letters back to the topics they came from, each once."""
     log = Log(admin(bootstrap), bootstrap)
-    work = Redrive(log, topic, topic, most=most, of_streams=True)
+    work = Redrive(log, topic, topic, Clients(bootstrap), most=most, of_streams=True)
     work.run(dry_run=dry_run)
     data = {
         "from": topic,

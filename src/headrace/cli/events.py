@@ -10,9 +10,9 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from headrace.cli.connection import ANSWER_TIMEOUT_S, reader
-from headrace.cli.failures import explained, from_kafka
-from headrace.cli.questions import Log
+from headrace.cli.connection import reader
+from headrace.client.failures import explained, from_kafka
+from headrace.client.questions import ANSWER_TIMEOUT_S, Log
 
 __all__ = ["EVENTS_TOPIC", "dropped_records", "group_events", "read_events"]
 

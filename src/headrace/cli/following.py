@@ -10,10 +10,11 @@ from typing import Any, Protocol
 
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Consumer, KafkaError, TopicPartition
 
-from headrace.cli.connection import ANSWER_TIMEOUT_S, reader
-from headrace.cli.failures import UnreachableError, from_kafka
+from headrace.cli.connection import reader
 from headrace.cli.output import Output
 from headrace.cli.records import ReadRecord
+from headrace.client.failures import UnreachableError, from_kafka
+from headrace.client.questions import ANSWER_TIMEOUT_S
 from headrace.clock import SystemClock
 
 __all__ = ["Range", "Show", "follow"]

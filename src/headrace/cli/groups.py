@@ -5,24 +5,27 @@ from typing import Annotated, Any
 import typer
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, TopicPartition
 
-from headrace.cli.connection import ANSWER_TIMEOUT_S, admin
+from headrace.cli.connection import admin
 from headrace.cli.events import group_events, read_events
-from headrace.cli.failures import UsageFaultError, explained, from_kafka
-from headrace.cli.group_questions import (
+from headrace.cli.failures import UsageFaultError
+from headrace.cli.group_views import render_description, render_groups, render_plan, reset_plan
+from headrace.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Yes
+from headrace.cli.output import Output
+from headrace.cli.positions import parse_selector
+from headrace.cli.prompts import require_confirmation
+from headrace.cli.resets import Move, Shift, active_group_error, plan_reset
+from headrace.cli.times import parse_time
+from headrace.cli.unread import oldest_unread
+from headrace.client.failures import explained, from_kafka
+from headrace.client.group_data import described
+from headrace.client.group_questions import (
     committed_offsets,
     describe_group,
     list_groups,
     require_group,
 )
-from headrace.cli.group_views import described, render_description, render_groups, render_plan, reset_plan
-from headrace.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Yes
-from headrace.cli.output import Output
-from headrace.cli.positions import Kind, Position, parse_selector
-from headrace.cli.prompts import require_confirmation
-from headrace.cli.questions import Log, Partition
-from headrace.cli.resets import Move, Shift, active_group_error, plan_reset
-from headrace.cli.times import parse_time
-from headrace.cli.unread import oldest_unread
+from headrace.client.places import Kind, Position
+from headrace.client.questions import ANSWER_TIMEOUT_S, Log, Partition
 from headrace.clock import SystemClock
 
 __all__ = ["app"]

@@ -15,9 +15,9 @@ from headrace.cli.failures import UsageFaultError
 from headrace.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, TopicName
 from headrace.cli.output import Output
 from headrace.cli.progress import progress
-from headrace.cli.questions import Log
 from headrace.cli.records import InputRecord, parse_json_line, parse_text_line
 from headrace.cli.sending import Sender
+from headrace.client.questions import Log
 from headrace.errors import RequestError
 
 __all__ = ["produce"]

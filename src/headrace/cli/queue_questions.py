@@ -4,11 +4,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from headrace.cli.connection import ANSWER_TIMEOUT_S, kafka, require_listener
-from headrace.cli.failures import UsageFaultError, explained
+from headrace.cli.connection import require_listener
+from headrace.cli.failures import UsageFaultError
 from headrace.cli.identity import client_properties
-from headrace.cli.questions import Log
 from headrace.client.channel import Channel
+from headrace.client.failures import explained
+from headrace.client.questions import ANSWER_TIMEOUT_S, Log, kafka
 from headrace.errors import RequestError
 from headrace.wire import Api
 

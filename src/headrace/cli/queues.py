@@ -4,11 +4,10 @@ from typing import Annotated, Any
 
 import typer
 
-from headrace.cli.connection import admin
+from headrace.cli.connection import Clients, admin
 from headrace.cli.failures import UsageFaultError
 from headrace.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json
 from headrace.cli.output import Output, table_text
-from headrace.cli.questions import Log
 from headrace.cli.queue_questions import (
     DEAD_LETTER_TOPIC,
     describe_queue,
@@ -16,7 +15,8 @@ from headrace.cli.queue_questions import (
     queue_configs,
     set_configs,
 )
-from headrace.cli.redrive import Redrive
+from headrace.client.questions import Log
+from headrace.client.redrive import Redrive
 
 __all__ = ["app"]
 
@@ -128,7 +128,7 @@ def redrive(
     """Send a queue's dead letters back to the topics they came from, each once."""
     log = Log(admin(bootstrap), bootstrap)
     topic = from_topic or queue_configs(log, queue)[DEAD_LETTER_TOPIC]
-    work = Redrive(log, queue, topic, most=most)
+    work = Redrive(log, queue, topic, Clients(bootstrap), most=most)
     work.run()
     data = {"queue": queue, "from": topic, "sent": work.sent, "skipped": work.skipped}
     Output(as_json=as_json).document(data, _render_redrive)

@@ -7,7 +7,7 @@ targets outside the log are brought inside it and marked as clamped.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from headrace.cli.positions import Bounds, Kind, Position
+from headrace.client.places import Bounds, Kind, Position
 from headrace.errors import RequestError
 
 __all__ = ["Move", "Shift", "active_group_error", "plan_reset"]

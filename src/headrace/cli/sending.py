@@ -7,8 +7,8 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from headrace.cli.failures import from_kafka
 from headrace.cli.records import InputRecord
+from headrace.client.failures import from_kafka
 
 __all__ = ["Failure", "Sender"]
 

@@ -15,10 +15,11 @@ from headrace.cli.filters import Filter, compile_pattern
 from headrace.cli.following import Range, follow
 from headrace.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, TopicName
 from headrace.cli.output import Output
-from headrace.cli.positions import Kind, Position, parse_position
-from headrace.cli.questions import Log
+from headrace.cli.positions import parse_position
 from headrace.cli.record_views import RecordPrinter
 from headrace.cli.times import parse_time
+from headrace.client.places import Kind, Position
+from headrace.client.questions import Log
 from headrace.clock import SystemClock
 
 __all__ = ["tail"]

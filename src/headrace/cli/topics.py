@@ -5,16 +5,19 @@ from typing import Annotated, Any
 import typer
 from confluent_kafka import KafkaException, TopicPartition
 
-from headrace.cli.connection import ANSWER_TIMEOUT_S, admin, kafka
+from headrace.cli.connection import admin
 from headrace.cli.events import dropped_records, read_events
-from headrace.cli.failures import UsageFaultError, explained, from_kafka
-from headrace.cli.log_dirs import partition_sizes
+from headrace.cli.failures import UsageFaultError
 from headrace.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, TopicName, Yes
 from headrace.cli.output import Output
 from headrace.cli.positions import parse_position, parse_selector
 from headrace.cli.prompts import require_confirmation
-from headrace.cli.questions import Log, Partition
-from headrace.cli.topic_views import described, partition_count, render_description, render_topics, summaries
+from headrace.cli.topic_views import partition_count, render_description, render_topics
+from headrace.client.failures import from_kafka
+from headrace.client.log_dirs import partition_sizes
+from headrace.client.questions import ANSWER_TIMEOUT_S, Log, Partition
+from headrace.client.topic_changes import add_partitions, alter_configs, create_topic, delete_topic
+from headrace.client.topic_data import described, summaries
 from headrace.clock import SystemClock
 
 __all__ = ["app"]
@@ -66,24 +69,13 @@ def create(
     log = Log(admin(bootstrap), bootstrap)
     created = not (if_missing and topic in log.cluster().topics)
     if created:
-        new = kafka.NewTopic(topic, partitions or -1, replication or -1, config=configs)
-        with explained(f"creating topic {topic!r}", bootstrap):
-            log.client.create_topics([new], request_timeout=ANSWER_TIMEOUT_S)[topic].result()
-    count = _wait_for_topic(log, topic)
+        count = create_topic(log, topic, partitions=partitions, replication=replication, configs=configs)
+    else:
+        count = len(log.topic(topic).partitions)
     Output(as_json=as_json).document(
         {"topic": topic, "partitions": count, "created": created},
         lambda _: f"{'created' if created else 'already there:'} topic {topic} with {partition_count(count)}",
     )
-
-
-def _wait_for_topic(log: Log, topic: str) -> int:
-    """Partitions of a topic just made; a cluster's nodes may hear of it a moment later."""
-    deadline = SystemClock().monotonic_ms() + 1000 * int(ANSWER_TIMEOUT_S)
-    while SystemClock().monotonic_ms() < deadline:
-        found = log.cluster().topics.get(topic)
-        if found is not None and found.partitions:
-            return len(found.partitions)
-    return len(log.topic(topic).partitions)
 
 
 @app.command("list")
@@ -153,22 +145,11 @@ def alter(
     log = Log(admin(bootstrap), bootstrap)
     log.topic(topic)
     if configs or removed:
-        _alter_configs(log, topic, configs, removed)
+        alter_configs(log, topic, configs, removed)
     if partitions is not None:
-        with explained(f"adding partitions to topic {topic!r}", bootstrap):
-            more = kafka.NewPartitions(topic, partitions)
-            log.client.create_partitions([more], request_timeout=ANSWER_TIMEOUT_S)[topic].result()
+        add_partitions(log, topic, partitions)
     data = {"topic": topic, "partitions": partitions, "set": configs, "unset": removed}
     Output(as_json=as_json).document(data, lambda _: f"altered topic {topic}")
-
-
-def _alter_configs(log: Log, topic: str, configs: dict[str, str], removed: list[str]) -> None:
-    changes = [(name, value, kafka.AlterConfigOpType.SET) for name, value in configs.items()]
-    changes += [(name, "", kafka.AlterConfigOpType.DELETE) for name in removed]
-    entries = [kafka.ConfigEntry(name, value, incremental_operation=kind) for name, value, kind in changes]
-    resource = kafka.ConfigResource(kafka.ConfigResource.Type.TOPIC, topic, incremental_configs=entries)
-    with explained(f"altering topic {topic!r}", log.bootstrap):
-        log.client.incremental_alter_configs([resource], request_timeout=ANSWER_TIMEOUT_S)[resource].result()
 
 
 @app.command("delete")
@@ -182,8 +163,7 @@ def delete(
         require_confirmation(
             f"This deletes topic {topic} with {partition_count(count)} and all its records", topic
         )
-    with explained(f"deleting topic {topic!r}", bootstrap):
-        log.client.delete_topics([topic], request_timeout=ANSWER_TIMEOUT_S)[topic].result()
+    delete_topic(log, topic)
     Output(as_json=as_json).document({"topic": topic, "deleted": True}, lambda _: f"deleted topic {topic}")
 
 

@@ -8,8 +8,9 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
-from headrace.cli.connection import ANSWER_TIMEOUT_S, reader
-from headrace.cli.failures import from_kafka
+from headrace.cli.connection import reader
+from headrace.client.failures import from_kafka
+from headrace.client.questions import ANSWER_TIMEOUT_S
 from headrace.clock import SystemClock
 
 __all__ = ["oldest_unread"]

@@ -2,7 +2,8 @@
 
 import pytest
 
-from headrace.cli.positions import Bounds, Kind, Position, parse_position, parse_selector
+from headrace.cli.positions import parse_position, parse_selector
+from headrace.client.places import Bounds, Kind, Position
 from headrace.errors import RequestError
 
 LOG = Bounds(start=100, end=200)

@@ -4,8 +4,8 @@ import pytest
 
 from headrace.cli.failures import UsageFaultError
 from headrace.cli.groups import parse_target
-from headrace.cli.positions import Bounds, Kind, Position
 from headrace.cli.resets import Shift, active_group_error, plan_reset
+from headrace.client.places import Bounds, Kind, Position
 from headrace.errors import RequestError
 
 P0, P1 = ("orders", 0), ("orders", 1)

@@ -1,7 +1,7 @@
 """Lag in records and in seconds."""
 
-from headrace.cli.lag import UNKNOWN_TIME, PartitionLag, partition_lag, worst_seconds
-from headrace.cli.positions import Bounds
+from headrace.client.lag import UNKNOWN_TIME, PartitionLag, partition_lag, worst_seconds
+from headrace.client.places import Bounds
 
 NOW = 1_000_000
 

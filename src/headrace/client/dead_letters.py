@@ -9,8 +9,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.cli.records import ReadRecord, record_to_json
-
 __all__ = ["PREFIXES", "QUEUE_PREFIX", "STREAM_PREFIX", "Letter", "is_dead_letter_topic", "read_letter"]
 
 STREAM_PREFIX = "headrace.dead."
@@ -38,17 +36,10 @@ class Letter:
             return None
         return self.topic, self.partition, self.offset
 
-    def to_json(self, record: ReadRecord) -> dict[str, Any]:
-        """The letter's own words, and the record that it is."""
-        about = {
-            "reason": self.reason,
-            "error": self.error,
-            "source": None if self.source is None else dict(zip(_SOURCE, self.source, strict=True)),
-            "owner": self.owner,
-        }
-        shown = record_to_json(record)
-        shown["headers"] = [each for each in shown["headers"] if not each["key"].startswith(PREFIXES)]
-        return {"dead_letter": about, **shown}
+    def to_json(self) -> dict[str, Any]:
+        """The letter's own words, in plain values."""
+        source = None if self.source is None else dict(zip(_SOURCE, self.source, strict=True))
+        return {"reason": self.reason, "error": self.error, "source": source, "owner": self.owner}
 
 
 _SOURCE = ("topic", "partition", "offset")

@@ -2,7 +2,7 @@
 
 import struct
 
-from headrace.cli.log_dirs import decode_sizes, encode_request, partition_sizes
+from headrace.client.log_dirs import decode_sizes, encode_request, partition_sizes
 
 
 def text(value):

@@ -5,9 +5,8 @@ from typing import Any
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
 
-from headrace.cli.connection import ANSWER_TIMEOUT_S
-from headrace.cli.failures import explained, from_kafka
-from headrace.cli.questions import Log, Partition
+from headrace.client.failures import explained, from_kafka
+from headrace.client.questions import ANSWER_TIMEOUT_S, Log, Partition
 from headrace.errors import RequestError
 
 __all__ = ["Group", "Member", "committed_offsets", "describe_group", "list_groups", "require_group"]

@@ -9,7 +9,7 @@ from another queue, stays where it is.
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
 from confluent_kafka import (
     TIMESTAMP_CREATE_TIME,
@@ -21,13 +21,13 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from headrace.cli.connection import ANSWER_TIMEOUT_S, producer, reader
-from headrace.cli.dead_letters import PREFIXES, STREAM_PREFIX, read_letter
-from headrace.cli.failures import explained, from_kafka
-from headrace.cli.questions import Log, Partition
+from headrace.client.dead_letters import PREFIXES, STREAM_PREFIX, is_dead_letter_topic, read_letter
+from headrace.client.failures import explained, from_kafka
+from headrace.client.group_questions import committed_offsets
+from headrace.client.questions import ANSWER_TIMEOUT_S, Log, Partition
 from headrace.errors import RequestError
 
-__all__ = ["Redrive", "redrive_group", "source_of"]
+__all__ = ["Clients", "Redrive", "dead_letter_topics", "redrive_group", "redriven", "source_of"]
 
 TRANSACTION_RECORDS = 500
 
@@ -35,6 +35,36 @@ TRANSACTION_RECORDS = 500
 def redrive_group(name: str) -> str:
     """The group whose offsets say how far a queue's, or a topic's, dead letters were sent again."""
     return f"headrace-redrive.{name}"
+
+
+class Clients(Protocol):
+    """Makes the clients that sending again needs, as whoever asks for it reaches the log."""
+
+    def reader(self, **properties: Any) -> Consumer:
+        """A consumer for `assign` only, whose end of a partition is an event."""
+
+    def producer(self, **properties: Any) -> Producer:
+        """An idempotent producer."""
+
+
+def redriven(log: Log, topic: str) -> dict[int, int]:
+    """How far each partition of a dead-letter topic was sent again."""
+    offsets = committed_offsets(log, redrive_group(topic))
+    return {partition: offset for (name, partition), offset in offsets.items() if name == topic}
+
+
+def dead_letter_topics(log: Log) -> list[dict[str, Any]]:
+    """Every dead-letter topic with how many letters are in it, and how many of them were not sent again."""
+    found = []
+    for topic in sorted(filter(is_dead_letter_topic, log.cluster().topics)):
+        limits = log.bounds(log.partitions(topic), committed_only=True)
+        next_offsets = redriven(log, topic)
+        held = sum(bound.end - bound.start for bound in limits.values())
+        waiting = sum(
+            bound.end - max(bound.start, next_offsets.get(index, 0)) for (_, index), bound in limits.items()
+        )
+        found.append({"topic": topic, "offsets": held, "waiting": waiting})
+    return found
 
 
 def source_of(message: Message, queue: str | None) -> TopicPartition | None:
@@ -53,6 +83,7 @@ class Redrive:
         log: Log,
         name: str,
         dead_letters: str,
+        clients: Clients,
         *,
         most: int | None = None,
         of_streams: bool = False,
@@ -60,6 +91,7 @@ class Redrive:
         self._log = log
         self._queue = None if of_streams else name
         self._topic = dead_letters
+        self._clients = clients
         self._most = most
         self._group = redrive_group(name)
         self.sent = self.skipped = 0
@@ -80,12 +112,12 @@ class Redrive:
             "isolation.level": "read_committed",
             "auto.offset.reset": "earliest",
         }
-        consumer = reader(bootstrap, **properties)
+        consumer = self._clients.reader(**properties)
         with explained("sending dead letters again", bootstrap):
             if dry_run:
                 self._count(consumer, ends)
                 return
-            sender = producer(bootstrap, **{"transactional.id": self._group})
+            sender = self._clients.producer(**{"transactional.id": self._group})
             sender.init_transactions(ANSWER_TIMEOUT_S)  # whoever else redrives this queue is fenced
             try:
                 for batch in self._batches(consumer, ends):

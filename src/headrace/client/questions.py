@@ -4,16 +4,23 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import admin as kafka_admin
 from confluent_kafka.admin import AdminClient
 
-from headrace.cli.connection import ANSWER_TIMEOUT_S, FIRST_ANSWER_TIMEOUT_S, kafka
-from headrace.cli.failures import explained
-from headrace.cli.positions import Bounds, Kind, Position
+from headrace.client.failures import explained
+from headrace.client.places import Bounds, Kind, Position
 from headrace.errors import RequestError
 
-__all__ = ["Log", "Partition", "storage_of"]
+__all__ = ["ANSWER_TIMEOUT_S", "FIRST_ANSWER_TIMEOUT_S", "Log", "Partition", "kafka", "storage_of"]
 
 Partition = tuple[str, int]
+
+# The vocabulary of admin requests, which the library does not export to type checkers.
+kafka: Any = kafka_admin
+
+# A broker that listens tells its topics in milliseconds; what does not, speaks another protocol.
+FIRST_ANSWER_TIMEOUT_S = 8.0
+ANSWER_TIMEOUT_S = 20.0
 
 
 class Log:
