@@ -1,7 +1,7 @@
 """What is told of a batch to whoever watches."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 __all__ = ["BatchReport"]
@@ -21,4 +21,5 @@ class BatchReport:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, for a line of output."""
-        return asdict(self)
+        books = {view: dict(counts) for view, counts in self.books.items()}  # `asdict` spoils a Counter
+        return asdict(replace(self, books=books))
