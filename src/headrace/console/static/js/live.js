@@ -1,7 +1,7 @@
 // What moves: one stream of `status` events for the whole page, once a second, so that nothing polls.
 
 const RETRY_MS = 2_000;
-const KEPT = 150; // samples of a history: two and a half minutes
+const KEPT = 120; // samples of a history: two minutes
 
 const watchers = new Set();
 const histories = new Map();
@@ -50,12 +50,15 @@ export function disconnect() {
 
 function remember(status) {
   const now = Date.now();
-  for (const [topic, each] of Object.entries(status.topics ?? {})) sample(`topic ${topic}`, now, each.end);
-  for (const group of status.groups ?? []) sample(`group ${group.group}`, now, group.lag_records);
-  for (const view of status.views ?? []) sample(`fresh ${view.name}`, now, view.freshness_s);
+  const seen = new Set();
+  for (const [topic, each] of Object.entries(status.topics ?? {})) sample(seen, `topic ${topic}`, now, each.end);
+  for (const group of status.groups ?? []) sample(seen, `group ${group.group}`, now, group.lag_records);
+  for (const view of status.views ?? []) sample(seen, `fresh ${view.name}`, now, view.freshness_s);
+  for (const name of histories.keys()) if (!seen.has(name)) histories.delete(name); // gone, and so is its past
 }
 
-function sample(name, now, value) {
+function sample(seen, name, now, value) {
+  seen.add(name);
   if (typeof value !== "number") return;
   const kept = histories.get(name) ?? [];
   kept.push([now, value]);

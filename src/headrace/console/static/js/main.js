@@ -150,6 +150,16 @@ async function leave() {
   askWho();
 }
 
+/** "/" goes to the panel's search, as elsewhere. */
+function onSlash(event) {
+  if (event.key !== "/" || event.ctrlKey || event.metaKey || event.target.closest("input, textarea, select, [contenteditable]")) return;
+  const search = main.querySelector('input[type="search"]');
+  if (!search) return;
+  event.preventDefault();
+  search.focus();
+}
+
+document.addEventListener("keydown", onSlash);
 buildNavigation();
 buildState();
 watch(({ status }) => say(document.getElementById("application"), applicationOf(status)));

@@ -26,6 +26,11 @@ export function go(parts, query) {
   location.hash = link(parts, query);
 }
 
+/** Shows the same place anew. */
+export function refresh() {
+  window.dispatchEvent(new HashChangeEvent("hashchange"));
+}
+
 /** Notes state in the address without going anywhere. */
 export function note(parts, query) {
   history.replaceState(null, "", link(parts, query));

@@ -57,6 +57,17 @@ const recordsOf = (data) => (Array.isArray(data) ? data : data.records ?? []);
 /** Whether a record holds the text, in key, value or headers. Pure. */
 export function holds(record, text) {
   if (!text) return true;
-  const all = [record.key, record.value, record.headers].map((part) => (typeof part === "string" ? part : JSON.stringify(part ?? "")));
-  return all.join("\n").toLowerCase().includes(text.toLowerCase());
+  return textOf(record).includes(text.toLowerCase());
+}
+
+const texts = new WeakMap(); // a search looks at every record kept, again in every frame
+
+function textOf(record) {
+  let text = texts.get(record);
+  if (text === undefined) {
+    const parts = [record.key, record.value, record.headers].map((part) => (typeof part === "string" ? part : JSON.stringify(part ?? "")));
+    text = parts.join("\n").toLowerCase();
+    texts.set(record, text);
+  }
+  return text;
 }

@@ -5,6 +5,7 @@ import { path, read } from "../api.js";
 import { topicRate, watch } from "../live.js";
 import { link } from "../router.js";
 import { cell, moment, rate, span, time } from "../format.js";
+import { graphOf, isAside, titleOf } from "../graph.js";
 import { attempt, command, empty, heading } from "../parts/notice.js";
 import { layout, wire } from "../parts/layout.js";
 import { table } from "../parts/table.js";
@@ -26,7 +27,7 @@ export async function show({ root, query, signal }) {
   const boxes = new Map();
   const choose = (node) => {
     for (const [id, box] of boxes) box.element.setAttribute("aria-pressed", String(id === node.id));
-    showNode(detail, node, signal);
+    showNode(detail, node, signal).then(() => detail.scrollIntoView({ block: "nearest" }));
   };
   root.append(legend(), drawing(graph, boxes, choose), detail);
   watch(({ status }) => {
@@ -36,14 +37,8 @@ export async function show({ root, query, signal }) {
   if (wanted) choose(wanted);
 }
 
-function graphOf(pipelines) {
-  const graph = pipelines.graph ?? pipelines;
-  const edges = (graph.edges ?? []).map((edge) => ({ from: edge.from ?? edge.tail, to: edge.to ?? edge.head }));
-  return { nodes: graph.nodes ?? [], edges };
-}
-
 const legend = () => h("ul", { class: "legend" }, ["topic", "query", "window", "view", "hook"].map((kind) =>
-  h("li", {}, svg("svg", { class: "swatch", viewBox: "0 0 8 8", "aria-hidden": "true" }, svg("rect", { class: `node-${kind}`, width: 8, height: 8 })), kind)));
+  h("li", {}, svg("svg", { class: "swatch", viewBox: "0 0 8 8", "aria-hidden": "true" }, svg("rect", { class: `kind-${kind}`, width: 8, height: 8 })), kind)));
 
 function drawing(graph, boxes, choose) {
   const placed = layout(graph.nodes.map((node) => ({ id: node.id, last: isAside(node) })), graph.edges, SIZE);
@@ -106,10 +101,6 @@ function place(text, x, y) {
   text.setAttribute("y", y);
 }
 
-const titleOf = (node) => (node.kind === "step" || node.kind === "window" ? node.label ?? node.name : node.name ?? node.label);
-
-/** Topics that take what falls out of the way: dead letters and late records. */
-const isAside = (node) => node.kind === "topic" && /\.(dead|late)$/.test(node.name ?? "");
 
 const ruler = document.createElement("canvas").getContext("2d");
 
@@ -143,7 +134,7 @@ async function showNode(place, node, signal) {
     facts([["Kind", node.kind], ["What", node.label !== titleOf(node) ? node.label : null], ["State", node.state], ["Passing", flowText(node) || null],
       ["Watermark", moment(node.watermark) ? time(node.watermark) : null], ["Delay", typeof node.delay_s === "number" ? span(node.delay_s) : null], ["Error", node.error]], { inline: true }),
     trouble, rows);
-  const sample = await attempt(trouble, () => read(path(["pipelines", "nodes", node.id, "sample"], { limit: 20 }), signal), { signal });
+  const sample = await attempt(trouble, () => read(path(["pipelines", "nodes", node.sample ?? node.id, "sample"], { limit: 20 }), signal), { signal });
   if (sample) put(rows, h("h3", {}, "Newest rows"), sampleTable(sample.rows ?? sample.records ?? []));
 }
 

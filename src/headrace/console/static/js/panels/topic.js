@@ -3,7 +3,7 @@
 import { h, put, say } from "../dom.js";
 import { change, path, read } from "../api.js";
 import { topicRate, topicRates, watch } from "../live.js";
-import { go, link } from "../router.js";
+import { go, link, refresh } from "../router.js";
 import { bytes, count, number, rate } from "../format.js";
 import { may } from "../user.js";
 import { askFor, askTyped } from "../parts/dialog.js";
@@ -22,7 +22,7 @@ export async function showTopic({ root, parts: [name], query, signal }) {
   const trend = spark("Records coming in, lately");
   put(root, h("p", { class: "crumbs" }, h("a", { href: link(["topics"]) }, "Topics")),
     heading(name, null, h("span", { class: "coming" }, trend, coming),
-      may("admin") && h("button", { type: "button", onclick: () => alter(topic, () => location.reload()) }, "Settings"),
+      may("admin") && h("button", { type: "button", onclick: () => alter(topic, refresh) }, "Settings"),
       may("admin") && h("button", { type: "button", class: "danger-quiet", onclick: () => remove(name) }, "Delete")));
   const browser = recordBrowser({ topic, query, signal });
   const partitions = partitionTable();

@@ -26,9 +26,7 @@ export async function showView({ root, parts: [name], signal }) {
   const changes = viewChanges(view, {
     signal,
     onchange: (change) => {
-      if (!change.corrects) return;
-      rows.mark(change.key);
-      chart.mark(Date.parse(change.key?.window_start ?? change.after?.window_start));
+      if (change.corrects) rows.mark(change.key);
     },
   });
   put(root, h("p", { class: "crumbs" }, h("a", { href: link(["views"]) }, "Views")),

@@ -132,7 +132,7 @@ function marksOf({ times, series, marks = new Set() }, { x, y }) {
     if (!marks.has(at)) return null;
     const total = series.reduce((sum, each) => sum + Math.max(0, each.values[index] ?? 0), 0);
     const top = Math.max(PAD.top, y(total) - 8);
-    return svg("path", { class: "corrected-mark", d: `M${x(index)} ${top + 5}l-4 -6h8z` }, svg("title", {}, "corrected while you watched"));
+    return svg("path", { class: "corrected-mark", d: `M${x(index)} ${top + 5}l-4 -6h8z` }, svg("title", {}, "corrected while this page was open"));
   });
 }
 

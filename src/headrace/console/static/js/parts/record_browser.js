@@ -28,7 +28,7 @@ export function recordBrowser({ topic, query, signal }) {
   const trouble = h("div", {});
   const none = h("div", { class: "records-none" });
   const detail = h("aside", { class: "record-detail", "aria-label": "The chosen record", tabindex: "0" });
-  const rows = virtualRows({ label: `Records of ${topic.name}`, height: ROW, make: makeRow, fill: fillRow, open: select, head: headCells() });
+  const rows = virtualRows({ label: `Records of ${topic.name}`, height: ROW, make: makeRow, fill: fillRow, open: select, move: readOn, head: headCells() });
   rows.element.classList.add("record-rows");
   put(detail, empty("No record chosen", "Choose one to see it whole: value, key, headers, time."));
   const older = h("button", { type: "button", hidden: true, onclick: () => load({ more: true }) }, "Further records");
@@ -142,6 +142,15 @@ export function recordBrowser({ topic, query, signal }) {
       if (!signal.aborted) put(trouble, problemBox(error));
     }
     draw();
+  }
+
+  /** Reading with the keyboard holds a live list still. */
+  function readOn(record) {
+    if (state.mode === "live" && !tail.held) {
+      tail.hold();
+      showPaused(true);
+    }
+    select(record);
   }
 
   function select(record) {

@@ -6,10 +6,11 @@ const SPARE = 8; // rows above and below the visible ones
 
 /**
  * Rows of one height. `make()` gives an empty row, `fill(row, item, index)` shows an item in it; rows
- * are used again for other items. `open(item)` is called on Enter or a click. The number of elements
- * depends on the height of the frame only. Arrow keys, Home, End and Page keys move the active row.
+ * are used again for other items. `open(item)` is called on Enter or a click, `move(item)` when arrow keys,
+ * Home, End or Page keys made another row the active one. The number of elements depends on the height
+ * of the frame only.
  */
-export function virtualRows({ label, height, make, fill, open, head = null }) {
+export function virtualRows({ label, height, make, fill, open, move = () => {}, head = null }) {
   const inner = h("div", { class: "rows-inner", role: "rowgroup" });
   const element = h("div", { class: "rows", role: "grid", tabindex: "0", "aria-label": label },
     head && h("div", { class: "rows-head", role: "row", "aria-rowindex": "1" }, head), inner);
@@ -79,6 +80,7 @@ export function virtualRows({ label, height, make, fill, open, head = null }) {
     if (event.key in moves) {
       event.preventDefault();
       activate(moves[event.key]);
+      move(state.items[state.active]);
     } else if (event.key === "Enter" && state.active >= 0) {
       event.preventDefault();
       open?.(state.items[state.active], state.active);

@@ -113,7 +113,8 @@ function inputFor({ name, type }, value, seen) {
 }
 
 function fieldRow(field, input) {
-  return h("label", { class: "field" },
+  const isShort = field && (input.type !== "text" || input.known);
+  return h("label", { class: isShort ? "field" : "field wide" },
     h("span", { class: "label" }, field ? field.name : "JSON", field && h("span", { class: "type" }, field.type)), input, input.known);
 }
 

@@ -20,7 +20,7 @@ export function viewChart(view, { signal, height = 190, options = {}, onrows = (
   const about = h("p", { class: "chart-about muted" });
   const place = h("div", { class: "chart-place" });
   const element = h("div", { class: "view-chart" }, about, place);
-  const state = { version: null, loading: false, again: null, rows: [], marks: new Set(), chart: null };
+  const state = { version: null, loading: false, again: null, rows: [], marks: new Set(), chart: null, closed: NaN };
 
   async function refresh(now, { force = false } = {}) {
     const version = versionOf(now);
@@ -32,6 +32,7 @@ export function viewChart(view, { signal, height = 190, options = {}, onrows = (
     state.loading = true;
     try {
       const page = await read(path(["views", view.name, "rows"], { order: chartOrder(fit), limit: ROWS }), signal);
+      markCorrections(page.rows, now);
       state.version = version;
       state.rows = page.rows;
       onrows(page);
@@ -45,6 +46,18 @@ export function viewChart(view, { signal, height = 190, options = {}, onrows = (
     state.again = null;
     if (again) refresh(again);
   }
+
+  /** A row whose window had closed before, and whose number is another now, was corrected. */
+  function markCorrections(rows, now) {
+    const before = new Map(state.rows.map((row) => [keyOf(row), row]));
+    for (const row of rows) {
+      const known = before.get(keyOf(row));
+      if (known && Date.parse(row.window_end) <= state.closed && known[chosen.measure] !== row[chosen.measure]) state.marks.add(Date.parse(row[fit.time]));
+    }
+    state.closed = Date.parse(now.reflected?.watermark ?? now.watermark);
+  }
+
+  const keyOf = (row) => JSON.stringify(view.key.map((name) => row[name]));
 
   function draw() {
     if (chosen.shape === "none") {
@@ -88,10 +101,6 @@ export function viewChart(view, { signal, height = 190, options = {}, onrows = (
     choose(shape, measure) {
       Object.assign(chosen, { shape, measure });
       draw();
-    },
-    /** Marks a window as corrected. */
-    mark(at) {
-      if (Number.isFinite(at)) state.marks.add(at);
     },
     chosen,
   };
