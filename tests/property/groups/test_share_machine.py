@@ -124,10 +124,21 @@ class ShareMachine(RuleBasedStateMachine):
                 assert entry.deliveries == each.deliveries <= self.config.delivery_count_limit, "LimitHolds"
         if not whole:
             assert len(got) <= most
+        self.check_bound(batches, got, before_end, whole)
         for offset in range(before_end, self.partition.end_offset):
             if offset not in real:
                 self.records[offset] = Entry(state=RecordState.ARCHIVED)
         self.check_progress(batches, got, before_end)
+
+    def check_bound(
+        self, batches: list[tuple[Span, bool]], got: list[int], before_end: int, whole: bool
+    ) -> None:
+        """What is delivered for the first time exceeds the limit by what is new of one batch at most."""
+        new = [offset for offset in got if offset >= before_end]
+        if new:
+            last = next(span for span, _ in batches if span.first <= new[-1] <= span.last)
+            spare = sum(offset >= last.first for offset in new) if whole else 0
+            assert self.partition.in_flight - spare <= self.config.max_record_locks, "InFlightIsBounded"
 
     def check_progress(self, batches: list[tuple[Span, bool]], got: list[int], before_end: int) -> None:
         """Nothing that could have been delivered is held back for no reason."""

@@ -89,13 +89,23 @@ def test_whole_batches_may_exceed_the_records_asked_for_and_single_records_do_no
 
 
 def test_no_more_records_are_in_flight_than_allowed() -> None:
-    partition, got = take(EMPTY, batches((0, 99)), locks=30)
+    partition, got = take(EMPTY, batches((0, 99)), whole=False, locks=30)
     assert got == (Acquired(first=0, last=29, deliveries=1),)
-    partition, got = take(partition, batches((0, 99)), "b", locks=30)
+    partition, got = take(partition, batches((0, 99)), "b", whole=False, locks=30)
     assert got == () and partition.end_offset == 30
     partition = acked(partition, 0, 4, AckType.ACCEPT)
-    _, got = take(partition, batches((0, 99)), "b", locks=30)
+    _, got = take(partition, batches((0, 99)), "b", whole=False, locks=30)
     assert got == (Acquired(first=30, last=34, deliveries=1),)
+
+
+def test_a_batch_is_not_cut_by_the_records_that_may_be_in_flight_and_the_next_one_waits() -> None:
+    partition, got = take(EMPTY, batches((0, 19), (20, 59), (60, 69)), locks=30)
+    assert got == (Acquired(first=0, last=59, deliveries=1),)
+    partition, got = take(partition, batches((60, 69)), "b", locks=30)
+    assert got == () and partition.end_offset == 60
+    partition = acked(partition, 0, 30, AckType.ACCEPT)
+    _, got = take(partition, batches((60, 69)), "b", locks=30)
+    assert got == (Acquired(first=60, last=69, deliveries=1),)
 
 
 def test_records_behind_one_that_is_held_are_finished_without_filling_the_memory() -> None:

@@ -23,8 +23,8 @@ class Acquired:
 class Taking:
     """Who takes, how many, until when.
 
-    `whole_batches` lets the last batch exceed `max_records`; `max_locks`, the most
-    that may be in flight, is never exceeded.
+    `whole_batches` lets the last batch exceed both `max_records` and `max_locks`, the most
+    that may be in flight: whoever reads in batches gets the bytes of a batch once.
     """
 
     member: str
@@ -59,13 +59,10 @@ def acquire(
         if piece.state is not RecordState.AVAILABLE:
             runs.append(piece)
             continue
-        wanted = piece.count
-        if not taking.whole_batches:
-            wanted = min(wanted, left)
-        elif left <= 0 and not _begun(taken, batches[number][0]):
-            wanted = 0
-        if is_new:
-            wanted = min(wanted, room)
+        allowed = min(left, room) if is_new else left
+        if taking.whole_batches and (allowed > 0 or _begun(taken, batches[number][0])):
+            allowed = piece.count
+        wanted = min(piece.count, allowed)
         if wanted > 0:
             got = replace(
                 piece,

@@ -8,7 +8,8 @@
 The window between the two offsets is a row of runs without gaps: consecutive records
 in the same state. Records below are finished, records above were never delivered.
 Finished runs in the midst are merged, so the number of runs is bounded by the number
-of records that are not finished, and that by `share.partition.max.record.locks`.
+of records that are not finished, and that by `share.partition.max.record.locks` and
+the rest of a batch.
 
 A record is *acquired* by one member until a deadline, its lease. It becomes
 *acknowledged* (accepted) or *archived* (never to be delivered again), both for good;
