@@ -56,6 +56,7 @@ def build_app(here: Surroundings, hosts: Any) -> Starlette:
         exception_handlers={HTTPException: _unrouted},
     )
     app.state.routes = table.ROUTES
+    app.state.live = table.LIVE
     app.state.openapi = document(table.ROUTES, COMMON | table.SCHEMAS)
     app.add_middleware(Guard, here=here, hosts=hosts)
     return app

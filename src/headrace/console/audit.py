@@ -54,8 +54,10 @@ def entry(call: Call, route: Route, status: int) -> dict[str, Any]:
         "who": call.principal.name,
         "role": call.principal.role.name.lower(),
         "from": None if client is None else client.host,
-        "what": f"{route.method} {route.path}",
+        "action": f"{route.method} {route.path}",
+        "target": next((given[each.name] for each in route.parameters if each.place == "path"), None),
         "given": {name: value for name, value in given.items() if value is not None},
+        "outcome": "done" if status < 400 else "refused" if status < 500 else "failed",
         "status": status,
         "notes": call.notes,
     }

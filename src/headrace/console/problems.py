@@ -75,7 +75,7 @@ def problem_of(error: HeadraceError) -> Problem:
 
 def problem_response(problem: Problem) -> Response:
     """The response that carries it."""
-    body = orjson.dumps(problem.to_json())
+    body = orjson.dumps(problem.to_json(), option=orjson.OPT_NON_STR_KEYS)
     return Response(body, problem.status, headers=dict(problem.headers), media_type=MEDIA_TYPE)
 
 

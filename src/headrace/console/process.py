@@ -95,7 +95,7 @@ async def _serve(
     loop = asyncio.get_running_loop()
 
     def stop() -> None:
-        here.stopping.set()
+        here.stop()
         server.should_exit = True
 
     for signum in (signal.SIGTERM, signal.SIGINT):

@@ -21,7 +21,9 @@ from headrace.console.http_metrics import HttpMetrics
 from headrace.console.problems import ProblemError
 from headrace.console.security import LOCAL, NOBODY, Principal
 from headrace.console.settings import ConsoleSettings
+from headrace.console.sharing import Sharing
 from headrace.console.users import UsersFile
+from headrace.console.watching import Watches
 from headrace.console.workers import Workers
 from headrace.console.writing import Writer
 from headrace.views import ViewStore, open_store
@@ -30,6 +32,7 @@ __all__ = ["Surroundings"]
 
 CLIENT_ID = "headrace-console"
 _IDLE_STORES = 4
+_DATABASES = ("sqlite:", "postgresql:", "postgres:")
 _FETCH_BYTES = 1 << 20
 _LAYOUT_MS, _MOST_LAYOUTS = 2_000, 10_000
 # Whoever looks at the log wants to hear soon that it is away.
@@ -52,10 +55,14 @@ class Surroundings:
     users: UsersFile | None = None
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     http: HttpMetrics = field(default_factory=HttpMetrics)
+    watches: Watches = field(default_factory=Watches)
+    shared: Sharing = field(default_factory=Sharing)
+    record_times: dict[tuple[str, int], tuple[int, int | None]] = field(default_factory=dict)
+    subscribers: int = 0
     _ending: ExitStack = field(default_factory=ExitStack)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _described: tuple[Any, AppDescription | None] = (None, None)
-    _idle: dict[str, LifoQueue[ViewStore]] = field(default_factory=dict)
+    _idle: dict[str, list[ViewStore]] = field(default_factory=dict)
     _fetchers: LifoQueue[RawFetcher] = field(default_factory=LifoQueue)
     _layouts: dict[str, tuple[int, TopicLayout]] = field(default_factory=dict)
     _admin: AdminClient | None = None
@@ -85,6 +92,11 @@ class Surroundings:
         if self.users is None:
             return LOCAL
         return NOBODY if token is None else self.users.principal(token, by_token=by_token)
+
+    def stop(self) -> None:
+        """Lets every subscription end; the console is about to."""
+        self.stopping.set()
+        self.watches.wake_all()
 
     # --- these block --------------------------------------------------------------------------
 
@@ -119,23 +131,35 @@ class Surroundings:
 
     @contextmanager
     def store_of(self, view: ViewDescription) -> Iterator[ViewStore]:
-        """The store of a view for the length of the block, this caller's alone."""
+        """The store of a view for the length of the block.
+
+        Databases are opened several times, for one at a time reads from each; the other
+        stores once, since they hold what they read.
+        """
         if view.store is None:
             raise ProblemError(404, f"{view.name!r} is a topic of records and has no rows")
         url = view.store.openable(os.environ)
+        alone = url.startswith(_DATABASES)
         with self._lock:
-            idle = self._idle.setdefault(url, LifoQueue())
-        try:
-            store = idle.get_nowait()
-        except Empty:
-            store = open_store(url, bootstrap=self.connection.bootstrap_servers)
+            idle = self._idle.setdefault(url, [])
+            store = idle.pop() if idle and alone else idle[0] if idle else None
+            if store is None:
+                store = open_store(url, bootstrap=self.connection.bootstrap_servers)
+                if not alone:
+                    idle.append(store)
         try:
             yield store
         finally:
-            if idle.qsize() < _IDLE_STORES:
-                idle.put(store)
-            else:
-                store.close()
+            if alone:
+                self._give_back(idle, store)
+
+    def _give_back(self, idle: list[ViewStore], store: ViewStore) -> None:
+        with self._lock:
+            kept = len(idle) < _IDLE_STORES
+            if kept:
+                idle.append(store)
+        if not kept:
+            store.close()
 
     @contextmanager
     def fetcher(self) -> Iterator[RawFetcher]:
@@ -199,8 +223,8 @@ class Surroundings:
         while not self._fetchers.empty():
             self._fetchers.get_nowait().close()
         for idle in self._idle.values():
-            while not idle.empty():
-                idle.get_nowait().close()
+            for store in idle:
+                store.close()
 
 
 def _bootstrap(settings: ConsoleSettings) -> str:

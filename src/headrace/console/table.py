@@ -5,7 +5,7 @@ they name, and `LIVE`, a dictionary from a name to a `LivePart`: what it adds to
 events of `GET /v1/live`.
 """
 
-from headrace.console import ingest, pages, service
+from headrace.console import audit_page, changes, ingest, live, metrics, pages, records, rows, service, views
 from headrace.console.routing import LivePart, Route
 from headrace.console.schemas import Schema
 
@@ -14,6 +14,13 @@ __all__ = ["LIVE", "ROUTES", "SCHEMAS"]
 MODULES = (
     service,
     ingest,
+    records,
+    views,
+    rows,
+    changes,
+    audit_page,
+    live,
+    metrics,
     pages,
 )
 
