@@ -1,6 +1,7 @@
 """Kafka Connect on our broker as others run it: two workers with REST, from Maven's jars."""
 
 import contextlib
+import json
 
 import pytest
 from connect.lines import CommittedReader, LineWriter
@@ -29,6 +30,17 @@ def workers(broker):
         yield workers
 
 
+@contextlib.contextmanager
+def telling(workers):
+    """A wait that took too long says what Connect says of the connector, a task's failure included."""
+    try:
+        yield
+    except TimeoutError as error:
+        asked = next(worker for worker in workers if worker.is_alive())
+        error.add_note(json.dumps(asked.ask("GET", "/connectors/lines/status"), indent=1))
+        raise
+
+
 def owner_of_the_task(workers, asked):
     """The worker that runs the connector's task, by the word of `asked`."""
     found = []
@@ -55,6 +67,7 @@ def test_five_kills_of_one_worker_or_the_other_in_turn(broker, workers, tmp_path
 def take_turns(broker, workers, tmp_path, kills):
     chance = seeded()
     with (
+        telling(workers),
         LineWriter(tmp_path / "in.txt") as writer,
         contextlib.closing(CommittedReader(broker.bootstrap, TOPIC)) as reader,
     ):
