@@ -19,11 +19,11 @@ export function onUnauthorised(callback) {
   whenUnauthorised = callback;
 }
 
-/** A path under /v1 from parts that may hold anything, with its query; empty values are left out. */
+/** A path under /v1 from parts that may hold anything, with its query (an object, or pairs); empty values are left out. */
 export function path(parts, query = {}) {
   const encoded = parts.map((part) => encodeURIComponent(part)).join("/");
   const asked = new URLSearchParams();
-  for (const [name, value] of Object.entries(query)) {
+  for (const [name, value] of Array.isArray(query) ? query : Object.entries(query)) {
     if (value !== undefined && value !== null && value !== "") asked.append(name, value);
   }
   const text = asked.toString();

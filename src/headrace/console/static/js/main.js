@@ -8,10 +8,11 @@ import { current, link } from "./router.js";
 import { PANELS, panelOf } from "./panels.js";
 import { problemBox } from "./parts/notice.js";
 import { applicationOf } from "./model.js";
-import { setUser, user } from "./user.js";
+import { may, setUser, user } from "./user.js";
 
 const main = document.getElementById("main");
 let leaving = new AbortController();
+const badges = new Map();
 let asking = false; // while the login is shown
 
 async function showPanel({ focus = true } = {}) {
@@ -40,21 +41,23 @@ function buildNavigation() {
   put(document.getElementById("side"), groups.map((group) => h("div", { class: "side-group" },
     h("h2", { class: "side-title", id: `nav-${group}` }, group),
     h("ul", { "aria-labelledby": `nav-${group}` },
-      PANELS.filter((panel) => panel.group === group).map(navigationItem)))));
+      PANELS.filter((panel) => panel.group === group && may(panel.role ?? "nobody")).map(navigationItem)))));
 }
 
 function navigationItem(panel) {
   const badge = h("span", { class: "badge", hidden: true });
   const item = h("a", { href: link(panel.id ? [panel.id] : []), "data-panel": panel.id }, icon(panel.icon),
     h("span", {}, panel.title), badge);
-  if (panel.badge) {
-    watch(({ status }) => {
-      const count = panel.badge(status);
-      badge.hidden = !count;
-      say(badge, count || "");
-    });
-  }
+  if (panel.badge) badges.set(panel, badge);
   return h("li", {}, item);
+}
+
+function updateBadges({ status }) {
+  for (const [panel, badge] of badges) {
+    const count = panel.badge(status);
+    badge.hidden = !count;
+    say(badge, count || "");
+  }
 }
 
 function markCurrent(panel) {
@@ -132,6 +135,7 @@ async function start() {
   const session = await read("/v1/session").catch(() => null); // no answer: the panel says so
   if (session?.login === "needed") return askWho();
   if (session) setUser(session);
+  buildNavigation();
   showUser();
   connect();
   return showPanel({ focus: false });
@@ -160,8 +164,8 @@ function onSlash(event) {
 }
 
 document.addEventListener("keydown", onSlash);
-buildNavigation();
 buildState();
+watch(updateBadges);
 watch(({ status }) => say(document.getElementById("application"), applicationOf(status)));
 window.addEventListener("hashchange", () => asking || showPanel());
 start();

@@ -78,17 +78,7 @@ function valueFor(name, type, like, now, random) {
 }
 
 /** A record's headers as [[name, value], …]. */
-export function headersOf(record) {
-  const headers = record.headers ?? [];
-  if (!Array.isArray(headers)) return Object.entries(headers);
-  return headers.map((each) => (Array.isArray(each) ? each : [each.name ?? each.key, each.value]));
-}
-
-/** How a record's value, or key, was decoded: json, text or base64. */
-export function encodingOf(record, part = "value") {
-  const { encoding } = record;
-  return (encoding && typeof encoding === "object" ? encoding[part] : part === "value" && encoding) || "";
-}
+export const headersOf = (record) => (record.headers ?? []).map(({ name, value }) => [name, value]);
 
 /** The names of views that follow a stream. */
 export const viewsOf = (views, topic) => views.filter((view) => view.stream === topic);

@@ -2,7 +2,7 @@
 //
 // A panel is a line here and a module in panels/ that exports `show(place)`, where `place` has
 // `root` (an empty element), `parts` and `query` of the address, and `signal`, which aborts when
-// the reader goes elsewhere. Tables and joins, capture, and event sourcing will be lines here.
+// the reader goes elsewhere. `role` hides it from those whom the server would refuse; `badge` counts. Tables and joins, capture, and event sourcing will be lines here.
 
 export const PANELS = [
   { id: "", title: "Overview", icon: "overview", group: "Now", module: "./panels/overview.js" },
@@ -13,8 +13,8 @@ export const PANELS = [
   { id: "groups", title: "Groups", icon: "groups", group: "Log", module: "./panels/groups.js" },
   { id: "late", title: "Late", icon: "late", group: "Care", module: "./panels/late.js" },
   { id: "dead-letters", title: "Dead letters", icon: "dead", group: "Care", module: "./panels/dead_letters.js" },
-  { id: "rebuild", title: "Rebuild", icon: "rebuild", group: "Care", module: "./panels/rebuild.js" },
-  { id: "audit", title: "Audit", icon: "audit", group: "Care", module: "./panels/audit.js" },
+  { id: "rebuild", title: "Rebuild", icon: "rebuild", group: "Care", module: "./panels/rebuild.js", role: "admin" },
+  { id: "audit", title: "Audit", icon: "audit", group: "Care", module: "./panels/audit.js", role: "admin" },
 ];
 
 /** The panel of an address; the first one where there is none of that name. */

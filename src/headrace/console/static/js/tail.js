@@ -46,13 +46,11 @@ export class Tail {
 export function follow(url, { onrecords, onstate = () => {}, signal }) {
   const source = new EventSource(url);
   source.onopen = () => onstate("open");
-  source.addEventListener("records", (event) => onrecords(recordsOf(JSON.parse(event.data))));
+  source.addEventListener("records", (event) => onrecords(JSON.parse(event.data).records));
   source.onerror = () => onstate(source.readyState === EventSource.CLOSED ? "gone" : "cut");
   signal.addEventListener("abort", () => source.close(), { once: true });
   return source;
 }
-
-const recordsOf = (data) => (Array.isArray(data) ? data : data.records ?? []);
 
 /** Whether a record holds the text, in key, value or headers. Pure. */
 export function holds(record, text) {

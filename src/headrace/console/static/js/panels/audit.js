@@ -13,14 +13,14 @@ export async function show({ root, signal }) {
   const trouble = h("div", {});
   const detail = h("div", { class: "under" });
   const entries = table({
-    caption: "Changes", key: (each) => `${each.partition ?? 0}@${each.offset ?? each.at} ${each.action}`, order: null,
+    caption: "Changes", key: (each) => `${each.partition}@${each.offset}`, order: null,
     choose: (each) => put(detail, h("h2", {}, "The whole entry"), valueBlock(each)),
     columns: [
       { id: "at", title: "When", text: (each) => time(each.at), hint: (each) => exact(each.at) },
       { id: "who", title: "Who", text: (each) => each.who ?? "" },
       { id: "from", title: "From", text: (each) => each.from ?? "", mono: true },
-      { id: "action", title: "What", text: (each) => each.action ?? each.what ?? "", mono: true, wide: true },
-      { id: "target", title: "Of what", text: (each) => oneLine(each.target ?? each.subject ?? "", 120), mono: true },
+      { id: "action", title: "What", text: (each) => each.action ?? "", mono: true, wide: true },
+      { id: "target", title: "Of what", text: (each) => oneLine(each.target ?? "", 120), mono: true },
       { id: "outcome", title: "Outcome", fill: fillOutcome },
     ],
   });
@@ -45,7 +45,6 @@ export async function show({ root, signal }) {
 
 function fillOutcome(cell, entry) {
   const tag = cell.firstElementChild ?? cell.appendChild(h("span", {}));
-  const outcome = String(entry.outcome ?? entry.status ?? "");
-  tag.className = `tag is-${/^(ok|done|2\d\d|success)/i.test(outcome) ? "ok" : "bad"}`;
-  say(tag, outcome);
+  tag.className = `tag is-${entry.status >= 200 && entry.status < 300 ? "ok" : "bad"}`;
+  say(tag, `${entry.outcome ?? ""} ${entry.status ?? ""}`.trim());
 }

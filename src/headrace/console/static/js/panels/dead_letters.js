@@ -6,7 +6,7 @@ import { change, path, read } from "../api.js";
 import { watch } from "../live.js";
 import { link } from "../router.js";
 import { count, oneLine, time } from "../format.js";
-import { headersOf, encodingOf } from "../model.js";
+import { headersOf } from "../model.js";
 import { may } from "../user.js";
 import { askFor } from "../parts/dialog.js";
 import { attempt, empty, heading, notify } from "../parts/notice.js";
@@ -137,6 +137,6 @@ function letterDetail(letter) {
       ["Died", time(letter.timestamp)], ["Key", letter.key === null || letter.key === undefined ? null : h("code", {}, oneLine(letter.key, 2_000))],
     ]),
     headers.length ? [h("h3", {}, "Headers"), facts(headers.map(([name, value]) => [name, h("code", {}, value === null ? "null" : oneLine(value, 2_000))]))] : null,
-    h("h3", {}, "Value"), valueBlock(letter.value, encodingOf(letter)),
+    h("h3", {}, "Value"), valueBlock(letter.value, letter.encoding),
   ];
 }

@@ -45,7 +45,7 @@ export async function show({ root, signal }) {
   await load();
   let version = null;
   watch(async ({ status }) => {
-    const now = JSON.stringify((status.views ?? []).map((view) => view.reflected?.books ?? view.books));
+    const now = JSON.stringify((status.views ?? []).map((view) => view.books));
     if (version !== null && now !== version) await load().catch(() => {}); // the next change tries again
     version = now;
   }, signal);

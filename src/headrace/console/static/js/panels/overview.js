@@ -66,7 +66,7 @@ function viewCard(view, signal) {
     element,
     update(now) {
       showFreshness(fresh, now);
-      say(books, booksText(now.reflected?.books ?? now.books));
+      say(books, booksText(now.books));
       chart.refresh(now);
     },
   };
@@ -85,7 +85,7 @@ function tilesOf(status, application) {
   const coming = rates.length ? rates.reduce((sum, value) => sum + value, 0) : null;
   const fresh = (status.views ?? []).map((view) => view.freshness_s).filter((value) => typeof value === "number");
   const worst = [...(status.groups ?? [])].sort((one, other) => (other.lag_records ?? 0) - (one.lag_records ?? 0))[0];
-  const books = (status.views ?? []).map((view) => view.reflected?.books ?? view.books ?? {});
+  const books = (status.views ?? []).map((view) => view.books ?? {});
   const sum = (name) => books.reduce((total, each) => total + (each[name] ?? 0), 0);
   return [
     { id: "in", title: "Coming in", value: rate(coming), about: streams.length ? count(streams.length, "stream") : count(topics.length, "topic"),

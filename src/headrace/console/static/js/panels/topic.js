@@ -54,7 +54,7 @@ function partitionTable() {
 }
 
 function settings(topic) {
-  const overrides = new Set(Array.isArray(topic.config_overrides) ? topic.config_overrides : Object.keys(topic.overrides ?? {}));
+  const overrides = new Set(topic.config_overrides);
   return h("div", {}, facts([
     ["Partitions", count(topic.partitions.length, "partition")],
     ["Records", number(topic.records)], ["Size", typeof topic.bytes === "number" ? bytes(topic.bytes) : null],
@@ -64,12 +64,20 @@ function settings(topic) {
 }
 
 async function alter(topic, done) {
-  const own = topic.overrides ?? Object.fromEntries((topic.config_overrides ?? []).map((name) => [name, topic.config[name]]));
+  const own = Object.fromEntries(topic.config_overrides.map((name) => [name, topic.config[name]]));
   const changed = await askFor({
     title: `Settings of ${topic.name}`, action: "Change",
-    about: "What is given here is set; what is left out keeps its value.",
-    fields: configFields(configText(own)),
-    submit: (values) => change("PATCH", path(["topics", topic.name]), { config: configOf(values.config) }).then(() => true),
+    fields: [
+      { name: "partitions", label: "Partitions", type: "number", min: topic.partitions.length, value: String(topic.partitions.length), hint: "More can be added, none taken away." },
+      ...configFields(configText(own)),
+    ],
+    submit: async (values) => {
+      const wanted = configOf(values.config);
+      const body = { config: { ...Object.fromEntries(Object.keys(own).map((name) => [name, null])), ...wanted } }; // what is left out goes back to its default
+      if (Number(values.partitions) !== topic.partitions.length) body.partitions = Number(values.partitions);
+      if (body.partitions || Object.keys(body.config).length) await change("PATCH", path(["topics", topic.name]), body);
+      return true;
+    },
   });
   if (changed) done();
 }

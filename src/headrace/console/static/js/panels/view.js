@@ -50,12 +50,12 @@ export async function showView({ root, parts: [name], signal }) {
 }
 
 function aboutView(view) {
-  const books = view.reflected?.books ?? view.books ?? {};
+  const books = view.books ?? {};
   const counted = [["on time", books.on_time], ["corrected", books.corrected], ["dropped", books.dropped]].filter(([, value]) => value !== undefined);
   return facts([
     ["Window", view.window ?? view.kind], ["Key", view.key.join(", ")],
     ["Reads", view.stream && h("a", { href: link(["topics", view.stream]) }, view.stream)],
-    ["Watermark", time(view.reflected?.watermark ?? view.watermark)], ["Batch", view.reflected?.batch_id],
+    ["Watermark", time(view.watermark)], ["Batch", view.reflected?.batch_id],
     ["Books", counted.map(([name, value]) => `${number(value)} ${name}`).join(", ")],
   ], { inline: true });
 }

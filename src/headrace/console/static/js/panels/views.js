@@ -23,7 +23,7 @@ async function showViews({ root, signal }) {
       { id: "name", title: "View", value: (view) => view.name, text: (view) => view.name, href: (view) => link(["views", view.name]) },
       { id: "doc", title: "What it holds", text: (view) => view.doc ?? "", wide: true },
       { id: "window", title: "Window", text: (view) => view.window ?? view.kind ?? "" },
-      { id: "rows", title: "Rows", value: (view) => view.rows ?? -1, text: (view) => number(view.rows), end: true },
+      { id: "behind", title: "Behind", value: (view) => view.lag_records ?? -1, text: (view) => number(view.lag_records), end: true, about: "Records of the log that are not in it yet" },
       { id: "watermark", title: "Watermark", value: watermarkOf, text: (view) => time(watermarkOf(view)) },
       { id: "fresh", title: "Freshness", value: (view) => view.freshness_s ?? -1, fill: fillFresh },
       { id: "trend", title: "Lately", fill: fillTrend },
@@ -42,7 +42,7 @@ async function showViews({ root, signal }) {
   }, signal);
 }
 
-const watermarkOf = (view) => view.reflected?.watermark ?? view.watermark ?? null;
+const watermarkOf = (view) => view.watermark ?? null;
 
 function fillFresh(cell, view) {
   showFreshness(cell.firstElementChild ?? cell.appendChild(h("span", {})), view);

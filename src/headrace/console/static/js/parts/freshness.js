@@ -10,6 +10,6 @@ export function showFreshness(element, view) {
   const behind = view.lag_records ?? 0;
   const known = typeof view.freshness_s === "number";
   element.className = `fresh is-${!known ? "unknown" : view.freshness_s > STALE_S ? "warn" : "ok"}`;
-  say(element, known ? (behind ? `${span(view.freshness_s)} behind` : "up to date") : "no batch yet");
-  element.title = known ? `${count(behind, "record")} not in it yet; the oldest of them is ${span(view.freshness_s)} old` : "";
+  say(element, known ? (behind ? `${span(view.freshness_s)} behind` : "up to date") : view.problem ? "not readable" : "no batch yet");
+  element.title = view.problem ?? (known ? `${count(behind, "record")} not in it yet; the oldest of them is ${span(view.freshness_s)} old` : "");
 }

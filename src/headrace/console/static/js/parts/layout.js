@@ -54,23 +54,24 @@ function settle(layer, rows, beside) {
   layer.forEach((id, index) => rows.set(id, (down[index] + up[index]) / 2));
 }
 
-/** Each node one layer behind the last of those that lead to it. */
+/**
+ * Each node one layer behind the last of those that lead to it. Where only circles are left, the first
+ * node in the list goes on, and what leads back to it does not count.
+ */
 function layersOf(ids, edges) {
-  const before = new Map(ids.map((id) => [id, edges.filter((edge) => edge.to === id).map((edge) => edge.from)]));
   const depth = new Map();
-  const measuring = new Set();
-  function depthOf(id) {
-    if (depth.has(id)) return depth.get(id);
-    if (measuring.has(id)) return -1; // a circle: this edge does not count
-    measuring.add(id);
-    const found = 1 + Math.max(-1, ...before.get(id).map(depthOf));
-    measuring.delete(id);
-    depth.set(id, found);
-    return found;
+  const left = new Set(ids);
+  const before = new Map(ids.map((id) => [id, edges.filter((edge) => edge.to === id).map((edge) => edge.from)]));
+  while (left.size) {
+    const free = [...left].filter((id) => before.get(id).every((other) => !left.has(other)));
+    for (const id of free.length ? free : [[...left][0]]) {
+      depth.set(id, 1 + Math.max(-1, ...before.get(id).map((other) => depth.get(other) ?? -1)));
+      left.delete(id);
+    }
   }
   const layers = [];
-  for (const id of ids) (layers[depthOf(id)] ??= []).push(id);
-  return Array.from(layers, (layer) => layer ?? []);
+  for (const id of ids) (layers[depth.get(id)] ??= []).push(id);
+  return layers;
 }
 
 function neighbours(edges) {

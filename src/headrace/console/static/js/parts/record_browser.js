@@ -8,7 +8,7 @@ import { icon } from "../icons.js";
 import { path, read } from "../api.js";
 import { note } from "../router.js";
 import { bytes, count, exact, number, oneLine, time } from "../format.js";
-import { encodingOf, headersOf } from "../model.js";
+import { headersOf } from "../model.js";
 import { Tail, follow, holds } from "../tail.js";
 import { empty, problemBox } from "./notice.js";
 import { virtualRows } from "./rows.js";
@@ -238,9 +238,9 @@ export function recordDetail(topic, record) {
     facts([
       ["Time", h("span", { title: exact(record.timestamp) }, time(record.timestamp, { millis: true }))],
       ["Key", record.key === null || record.key === undefined ? h("span", { class: "muted" }, "none") : h("code", {}, oneLine(record.key, 2_000))],
-      ["Size", typeof record.size === "number" ? bytes(record.size) : null], ["Decoded as", encodingOf(record) || null],
+      ["Size", typeof record.size === "number" ? bytes(record.size) : null], ["Decoded as", record.encoding],
     ]),
     headers.length ? [h("h3", {}, "Headers"), facts(headers.map(([name, value]) => [name, h("code", {}, value === null ? "null" : oneLine(value, 2_000))]))] : null,
-    h("h3", {}, "Value"), valueBlock(record.value, encodingOf(record)),
+    h("h3", {}, "Value"), valueBlock(record.value, record.encoding),
   ];
 }

@@ -59,7 +59,7 @@ export function sendForm({ streams, views, signal }) {
     const steps = h("ol", { class: "trail" }, step("In the log", true,
       h("a", { href: link(["topics", topic], { partition, offset }) }, `${topic}:${partition}@${offset}`), performance.now() - began));
     put(outcome, steps);
-    for (const view of viewsOf(views(), topic).filter((each) => each.topic === null || each.topic === undefined || each.store)) {
+    for (const view of viewsOf(views(), topic)) {
       steps.append(followView(view, token, began, signal));
     }
   }

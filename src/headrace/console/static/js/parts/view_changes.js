@@ -8,8 +8,7 @@ import { empty } from "./notice.js";
 
 const KEPT = 60;
 const KINDS = {
-  close: ["result", "ok"], update: ["update", "unknown"], correct: ["corrected", "warn"], correction: ["corrected", "warn"],
-  retract: ["retracted", "bad"], retraction: ["retracted", "bad"],
+  close: ["result", "ok"], update: ["update", "unknown"], correction: ["corrected", "warn"], retraction: ["retracted", "bad"],
 };
 
 /** Follows the view's changes until `signal` aborts; `onchange` is called with each, `corrects` told. */
@@ -43,7 +42,7 @@ export function viewChanges(view, { signal, onchange }) {
 
   function come(changes) {
     for (const change of changes) {
-      change.corrects = /^correct|^retract/.test(change.kind ?? "");
+      change.corrects = change.kind === "correction" || change.kind === "retraction";
       onchange(change);
     }
     if (state.paused) state.waiting = [...state.waiting, ...changes].slice(-KEPT);
@@ -52,11 +51,7 @@ export function viewChanges(view, { signal, onchange }) {
   }
 
   const source = new EventSource(path(["views", view.name, "changes"]));
-  const heard = (event) => {
-    const data = JSON.parse(event.data);
-    come(Array.isArray(data) ? data : data.changes ?? [data]);
-  };
-  for (const name of ["change", "changes"]) source.addEventListener(name, heard);
+  source.addEventListener("changes", (event) => come(JSON.parse(event.data).changes));
   source.addEventListener("reset", () => {
     state.changes = [];
     state.word = "The view was rebuilt, or changes are no longer kept";

@@ -54,7 +54,7 @@ export function viewChart(view, { signal, height = 190, options = {}, onrows = (
       const known = before.get(keyOf(row));
       if (known && Date.parse(row.window_end) <= state.closed && known[chosen.measure] !== row[chosen.measure]) state.marks.add(Date.parse(row[fit.time]));
     }
-    state.closed = Date.parse(now.reflected?.watermark ?? now.watermark);
+    state.closed = Date.parse(now.watermark);
   }
 
   const keyOf = (row) => JSON.stringify(view.key.map((name) => row[name]));

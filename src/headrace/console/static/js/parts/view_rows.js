@@ -9,7 +9,7 @@ import { problemBox } from "./notice.js";
 import { table } from "./table.js";
 
 const PAGE = 50;
-const OPERATORS = [["", "is"], ["ne", "is not"], ["ge", "at least"], ["gt", "more than"], ["le", "at most"], ["lt", "less than"], ["prefix", "begins with"]];
+const OPERATORS = [["eq", "is"], ["ne", "is not"], ["ge", "at least"], ["gt", "more than"], ["le", "at most"], ["lt", "less than"], ["prefix", "begins with"]];
 
 /** The rows of `view`; `refresh(view)` reads the page again when the view changed, `mark(key)` marks a row. */
 export function viewRows(view, signal) {
@@ -48,7 +48,7 @@ export function viewRows(view, signal) {
   }
 
   function asked() {
-    return { ...Object.fromEntries(state.filters.map(({ name, value }) => [name, value])), order: state.order };
+    return [...state.filters.map(({ name, value }) => [name, value]), ["order", state.order]];
   }
 
   function again() {
@@ -64,7 +64,7 @@ export function viewRows(view, signal) {
     }
     state.loading = true;
     try {
-      const page = await read(path(["views", view.name, "rows"], { ...asked(), limit: PAGE, cursor: state.cursors.at(-1) }), signal);
+      const page = await read(path(["views", view.name, "rows"], [...asked(), ["limit", PAGE], ["cursor", state.cursors.at(-1)]]), signal);
       put(trouble);
       rows.update(page.rows);
       state.next = page.next ?? null;
@@ -112,7 +112,7 @@ export function viewRows(view, signal) {
     mark(key) {
       state.marked.add(keyOf(view, key));
     },
-    csv: () => path(["views", view.name, "rows"], { ...asked(), format: "csv" }),
+    csv: () => path(["views", view.name, "rows"], [...asked(), ["format", "csv"]]),
     onasked(callback) {
       state.told = callback;
     },
@@ -129,8 +129,7 @@ function filterForm(columns, add) {
     class: "toolbar", "aria-label": "Filter rows",
     onsubmit: (event) => {
       event.preventDefault();
-      const name = operator.value ? `${column.value}.${operator.value}` : column.value;
-      add({ name, value: value.value, words: `${column.value} ${operator.selectedOptions[0].text} ${value.value}` });
+      add({ name: `${column.value}.${operator.value}`, value: value.value, words: `${column.value} ${operator.selectedOptions[0].text} ${value.value}` });
       value.value = "";
     },
   }, column, operator, value, h("button", { type: "submit" }, "Filter"));
