@@ -54,7 +54,7 @@ def describe_app(
         views=tuple(_views(plan, described)),
         dead_topic=dead_topic(plan.app.name),
         late_topic=late_topic(plan.app.name),
-        hooks=(),
+        hooks=tuple(each.to_json() for each in plan.app.hooks.values()),
         nodes=tuple(dict.fromkeys(each for each in drawn if isinstance(each, Node))),
         edges=tuple(dict.fromkeys(each for each in drawn if isinstance(each, Edge))),
     )
@@ -133,6 +133,11 @@ def _parts(plan: AppPlan, graph: Graph) -> Iterator[Node | Edge]:
         query = _query(frame_query(frame.view.name), "computed by Spark alone")
         shown = _node("view", frame.view.name)
         yield from (query, shown, Edge(tail=query.id, head=shown.id))
+    for hook in plan.app.hooks.values():
+        words = f"{hook.kind} to {hook.target.shown}"
+        followed = _topic(hook.topic)
+        told = Node(id=f"hook:{hook.name}", kind="hook", name=hook.name, label=words)
+        yield from (followed, told, Edge(tail=followed.id, head=told.id))
 
 
 def _way(query: Node, planned: PlannedView, line: Line) -> Iterator[Node | Edge]:

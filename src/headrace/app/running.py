@@ -12,6 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.app.application import App
 from headrace.app.console_process import ConsoleProcess
+from headrace.app.deliverer_process import DelivererProcess
 from headrace.app.describing import describe_app
 from headrace.app.description import write_description
 from headrace.app.failures import failure_of
@@ -75,6 +76,7 @@ class Running:
     say: Callable[[str], None]
     launcher: Launcher
     console: ConsoleProcess | None = None
+    deliverer: DelivererProcess | None = None
     queries: dict[str, RunningQuery] = field(default_factory=dict)
     _launched: Launched | None = None
     _ending: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
@@ -146,9 +148,10 @@ class Running:
     def _check_processes(self) -> None:
         if self.log is not None and self.log.check():
             self.say(f"the log had died and was started again (process {self.log.pid})")
-        told = self.console.check() if self.console is not None else None
-        if told is not None:
-            self.say(told)
+        for companion in (self.console, self.deliverer):
+            told = companion.check() if companion is not None else None
+            if told is not None:
+                self.say(told)
 
     def _is_alive(self, query: RunningQuery) -> bool:
         if query.spark_query.isActive:
@@ -238,6 +241,7 @@ def running(
         launcher = Launcher(spark, plan, bootstrap, options, _reporter(board, on_batch), on_step)
         started = Running(plan, bootstrap, log, options, board, say, launcher)
         started.console = _start_console(started, ending)
+        started.deliverer = _start_deliverer(started, ending)
         ending.callback(started.end)
         started.launch(rebuild=options.rebuild)
         yield started
@@ -280,3 +284,14 @@ def _start_console(started: Running, ending: contextlib.ExitStack) -> ConsolePro
     ending.callback(console.end)
     started.say(f"console: {console.url} (process {console.pid})")
     return console
+
+
+def _start_deliverer(started: Running, ending: contextlib.ExitStack) -> DelivererProcess | None:
+    """What sends to the application's hooks, if it has any; they are in its description by now."""
+    hooks, options = started.plan.app.hooks, started.options
+    if not hooks or options.until_caught_up:
+        return None
+    deliverer = DelivererProcess(options.data.resolve(), started.bootstrap)
+    ending.callback(deliverer.end)
+    started.say(f"hooks: {', '.join(hooks)} (process {deliverer.pid})")
+    return deliverer

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from headrace import __version__
-from headrace.cli import access, applications, deadletters, demo, groups, produce, queues, tail, topics
+from headrace.cli import access, applications, deadletters, demo, groups, hooks, produce, queues, tail, topics
 from headrace.cli.exit_codes import ExitCode
 from headrace.cli.failures import exit_code
 from headrace.cli.identity import add_identity_options
@@ -68,6 +68,8 @@ app.add_typer(topics.app, name="topics")
 app.add_typer(groups.app, name="groups")
 app.add_typer(queues.app, name="queues")
 app.add_typer(deadletters.app, name="deadletters")
+app.add_typer(hooks.app, name="hooks")
+app.command("deliver")(hooks.deliver)
 app.add_typer(access.users, name="users")
 app.add_typer(access.acls, name="acls")
 

@@ -13,8 +13,9 @@ fenced by the broker and its open transaction aborted.
 import json
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
@@ -36,6 +37,8 @@ _POLL_EVERY = 1_000
 _BATCHES_SETTINGS = TopicSettings(partitions=1, configs={"cleanup.policy": "compact"})
 
 Headers = tuple[tuple[str, bytes | None], ...]
+# Next offsets, and the metadata of the group that they are committed for.
+GroupOffsets = Sequence[tuple[list[TopicPartition], Any]]
 
 
 class OutputRecord(NamedTuple):
@@ -79,8 +82,11 @@ class NumberedProducer:
                 self._last = {query_id: self._find_last(query_id)}
             return self._last[query_id]
 
-    def write(self, query_id: str, batch_id: int, records: Iterable[OutputRecord]) -> bool:
-        """Writes the batch in one transaction; False if it is on the log already.
+    def write(
+        self, query_id: str, batch_id: int, records: Iterable[OutputRecord], offsets: GroupOffsets = ()
+    ) -> bool:
+        """Writes the batch in one transaction, and commits the offsets of groups with it; False if it is
+        on the log already.
 
         Raises FencedError when a newer owner exists, RetriableError when the log does not
         answer: the same call may be repeated.
@@ -88,7 +94,7 @@ class NumberedProducer:
         with self._lock:
             if batch_id <= self.open(query_id):
                 return False
-            self.transact(records, query_id, batch_id)
+            self.transact(records, query_id, batch_id, offsets)
             return True
 
     def take_over(self) -> None:
@@ -97,13 +103,15 @@ class NumberedProducer:
             self.close()
             self._take_over()
 
-    def transact(self, records: Iterable[OutputRecord], query_id: str, batch_id: int) -> None:
+    def transact(
+        self, records: Iterable[OutputRecord], query_id: str, batch_id: int, offsets: GroupOffsets = ()
+    ) -> None:
         """One transaction with this number, whatever the last one was."""
         with self._lock:
             if self._producer is None:
                 self._take_over()
             try:
-                self._transact(query_id, batch_id, records)
+                self._transact(query_id, batch_id, records, offsets)
             except BaseException:
                 self.close()
                 raise
@@ -147,7 +155,9 @@ class NumberedProducer:
         self._producer = opened
         self._member = consumer(self._connection, self.name, logger=SILENT, **self._properties)
 
-    def _transact(self, query_id: str, batch_id: int, records: Iterable[OutputRecord]) -> None:
+    def _transact(
+        self, query_id: str, batch_id: int, records: Iterable[OutputRecord], offsets: GroupOffsets
+    ) -> None:
         opened, failures = self._producer, _Failures()
         assert opened is not None and self._member is not None
         _explained(self.name, opened.begin_transaction)
@@ -159,8 +169,9 @@ class NumberedProducer:
         reached("rows written")
         _send(opened, _number_record(self.name, query_id, batch_id), failures)
         at = TopicPartition(BATCHES_TOPIC, 0, batch_id + 1, query_id)
-        group = self._member.consumer_group_metadata()
-        _explained(self.name, lambda: opened.send_offsets_to_transaction([at], group, self._timeout_s))
+        for places, group in (([at], self._member.consumer_group_metadata()), *offsets):
+            send = partial(opened.send_offsets_to_transaction, places, group, self._timeout_s)
+            _explained(self.name, send)
         if _explained(self.name, lambda: opened.flush(self._timeout_s)):
             raise RetriableError(
                 f"{self.name}: the log did not take batch {batch_id} in {self._timeout_s:.0f} s; try again"

@@ -1,0 +1,93 @@
+"""Questions that hooks ask the log: which topics there are, who they are, where they begin and end."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import admin as kafka_admin
+
+from headrace.client import Connection, admin
+from headrace.errors import HeadraceError, RequestError, RetriableError
+from headrace.views.topics import SILENT
+
+__all__ = ["LogQuestions", "TopicFacts"]
+
+_kafka: Any = kafka_admin  # its vocabulary is not exported to type checkers
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFacts:
+    """A topic's identity, which changes when it is made anew, and its ends, open transactions included."""
+
+    id: str
+    ends: Mapping[int, int]
+
+
+class LogQuestions:
+    """Synchronous; every answer is the log's own, of now. Raises RetriableError when it does not answer."""
+
+    def __init__(self, connection: Connection, properties: Mapping[str, Any]) -> None:
+        self._client: Any = admin(connection, logger=SILENT, **properties)
+        self._timeout_s = connection.request_timeout_ms / 1000
+
+    def topics(self, names: Iterable[str]) -> dict[str, TopicFacts]:
+        """Those of the topics that exist."""
+        wanted = sorted(set(names))
+        try:
+            described = self._client.describe_topics(TopicCollection(wanted), request_timeout=self._timeout_s)
+            found = {name: _described(done) for name, done in described.items()}
+            present = {name: each for name, each in found.items() if each is not None}
+            places = [
+                TopicPartition(name, each.id) for name, topic in present.items() for each in topic.partitions
+            ]
+            ends = self._offsets(places, _kafka.OffsetSpec.latest())
+        except KafkaException as error:
+            raise _ours(error) from error
+        return {
+            name: TopicFacts(str(topic.topic_id), {each.id: ends[name, each.id] for each in topic.partitions})
+            for name, topic in present.items()
+        }
+
+    def starts(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
+        """Where these partitions begin now."""
+        places = [TopicPartition(topic, partition) for partition in partitions]
+        try:
+            found = self._offsets(places, _kafka.OffsetSpec.earliest())
+        except KafkaException as error:
+            raise _ours(error) from error
+        return {partition: offset for (_, partition), offset in found.items()}
+
+    def _offsets(self, places: list[TopicPartition], spec: Any) -> dict[tuple[str, int], int]:
+        if not places:
+            return {}
+        asked = self._client.list_offsets(
+            dict.fromkeys(places, spec),
+            isolation_level=IsolationLevel.READ_UNCOMMITTED,
+            request_timeout=self._timeout_s,
+        )
+        return {(each.topic, each.partition): done.result().offset for each, done in asked.items()}
+
+
+def _described(done: Any) -> Any:
+    try:
+        return done.result()
+    except KafkaException as error:
+        if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            return None
+        raise
+
+
+_REFUSALS = (
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError._AUTHENTICATION,
+    KafkaError.SASL_AUTHENTICATION_FAILED,
+)
+
+
+def _ours(error: KafkaException) -> HeadraceError:
+    cause: KafkaError = error.args[0]
+    if cause.code() in _REFUSALS:
+        return RequestError(f"the log refuses to tell about topics: {cause.str()}", code=cause.code())
+    return RetriableError(f"the log does not tell about topics: {cause.str()}; try again", code=cause.code())

@@ -1,0 +1,145 @@
+"""A topic read for a hook: committed records, and word of ends and of what retention took."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
+
+from headrace.client import Connection, consumer
+from headrace.direct.positions import Record
+from headrace.direct.state import Kept, read_kept
+from headrace.errors import RequestError, RetriableError
+from headrace.views.topics import SILENT
+
+__all__ = ["End", "Item", "Lost", "TopicReader", "read_state"]
+
+_READER: dict[str, Any] = {
+    "isolation_level": "read_committed",
+    "enable_partition_eof": True,
+    "auto_offset_reset": "error",
+    "enable_auto_offset_store": False,
+    "allow_auto_create_topics": False,
+    # Enough to keep a receiver busy; the rest waits on the log, which is made for that.
+    "queued_min_messages": 200,
+    "queued_max_messages_kbytes": 8_192,
+    "reconnect_backoff_max_ms": 1_000,
+    "logger": SILENT,
+}
+_GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """A partition was read to its present end; markers of transactions take offsets too."""
+
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A partition does not hold the place any more from which it was to be read."""
+
+    partition: int
+
+
+Item = Record | End | Lost
+
+
+class TopicReader:
+    """Some partitions of a topic, in order each; synchronous, for one thread at a time.
+
+    Belongs to its group by name only: nobody shares the work, so nobody waits for a dead
+    member's time to run out. `group` is what offsets are committed for.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        topic: str,
+        positions: Mapping[int, int],
+        *,
+        group: str,
+        properties: Mapping[str, Any],
+    ) -> None:
+        self._topic = topic
+        self._consumer: Consumer = consumer(connection, group, **{**_READER, **properties})
+        self.group: Any = self._consumer.consumer_group_metadata()
+        self._consumer.assign([TopicPartition(topic, each, offset) for each, offset in positions.items()])
+
+    def read(self, wait_s: float, most: int = 100) -> list[Item]:
+        """What is there, or comes within that time; raises RetriableError if the topic is gone."""
+        try:
+            first = self._consumer.poll(wait_s)
+            found = [] if first is None else [first, *self._consumer.consume(most - 1, 0)]
+        except KafkaException as error:
+            raise RetriableError(f"topic {self._topic!r} cannot be read: {error.args[0].str()}") from error
+        return [item for message in found if (item := self._item(message)) is not None]
+
+    def pause(self, partitions: Iterable[int]) -> None:
+        """Reads nothing of these partitions for now."""
+        self._consumer.pause([TopicPartition(self._topic, each) for each in partitions])
+
+    def resume(self, partitions: Iterable[int]) -> None:
+        self._consumer.resume([TopicPartition(self._topic, each) for each in partitions])
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def _item(self, message: Message) -> Item | None:
+        error, partition = message.error(), int(message.partition() or 0)
+        if error is None:
+            return _record(message)
+        if error.code() == KafkaError._PARTITION_EOF:
+            return End(partition, int(message.offset() or 0))
+        if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
+            return Lost(partition)
+        if error.code() in _GONE:
+            raise RetriableError(f"topic {self._topic!r} is gone, or has fewer partitions than before")
+        if error.retriable() or error.code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
+            return None
+        raise RequestError(f"topic {self._topic!r} cannot be read: {error.str()}", code=error.code())
+
+
+def _record(message: Message) -> Record:
+    headers: Any = message.headers() or ()
+    return Record(
+        topic=str(message.topic()),
+        partition=int(message.partition() or 0),
+        offset=int(message.offset() or 0),
+        timestamp_ms=message.timestamp()[1],
+        key=_bytes(message.key()),
+        value=_bytes(message.value()),
+        headers=tuple(headers),
+    )
+
+
+def _bytes(value: Any) -> bytes | None:
+    return None if value is None else bytes(value)
+
+
+def read_state(connection: Connection, topic: str, properties: Mapping[str, Any]) -> tuple[Kept, int]:
+    """All that an application's state topic holds, and where to read on; the topic must exist."""
+    kept = Kept()
+    positions = {0: OFFSET_BEGINNING}
+    reader = TopicReader(connection, topic, positions, group=f"{topic}.reader", properties=properties)
+    try:
+        while True:
+            items = reader.read(connection.request_timeout_ms / 1000)
+            if not items:
+                raise RetriableError(f"topic {topic!r} cannot be read: no answer; try again")
+            for item in items:
+                if isinstance(item, Record):
+                    read_kept(kept, item.key, item.value)
+                elif isinstance(item, End):
+                    return kept, item.offset
+    finally:
+        reader.close()
