@@ -1,7 +1,6 @@
 """The description of a planned application: plan in, `AppDescription` out; no I/O."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
@@ -17,36 +16,20 @@ from headrace.app.drawing import Graph, Line, describe_window, graph_of
 from headrace.app.frames import frame_query
 from headrace.app.planning import AppPlan, PlannedFrame, PlannedStream, PlannedView
 from headrace.app.records import dead_topic, late_topic
-from headrace.app.store_urls import from_anywhere, without_password
+from headrace.app.store_urls import from_anywhere, password_variable, without_password
 from headrace.streams.operators import Hopping, Session, Sliding, Window
 
-__all__ = ["Described", "describe_app"]
-
-_VARIABLE = "HEADRACE_STORE_PASSWORD_{}"
-
-
-@dataclass(frozen=True, slots=True)
-class Described:
-    """A description, and the passwords that are not in it, by the environment variable it names."""
-
-    description: AppDescription
-    passwords: Mapping[str, str]
+__all__ = ["describe_app"]
 
 
 def describe_app(
     plan: AppPlan, stores: Mapping[str, str], *, bootstrap: str, file: str | None, folder: Path
-) -> Described:
+) -> AppDescription:
     """Everything that may be known of the plan; `stores` are the URLs by view, relative to `folder`."""
-    shown = {view: without_password(from_anywhere(url, folder)) for view, url in stores.items()}
-    secret = sorted({(url, password) for url, password in shown.values() if password is not None})
-    variables = {url: _VARIABLE.format(number) for number, (url, _) in enumerate(secret, 1)}
-    described = {
-        view: StoreDescription(url=url, password_variable=variables.get(url))
-        for view, (url, _) in shown.items()
-    }
+    described = {view: _store(from_anywhere(url, folder)) for view, url in stores.items()}
     graph = graph_of(plan)
     drawn = list(_parts(plan, graph))
-    description = AppDescription(
+    return AppDescription(
         app=plan.app.name,
         file=file,
         bootstrap=bootstrap,
@@ -58,7 +41,13 @@ def describe_app(
         nodes=tuple(dict.fromkeys(each for each in drawn if isinstance(each, Node))),
         edges=tuple(dict.fromkeys(each for each in drawn if isinstance(each, Edge))),
     )
-    return Described(description, {variables[url]: password for url, password in secret})
+
+
+def _store(url: str) -> StoreDescription:
+    shown, password = without_password(url)
+    return StoreDescription(
+        url=shown, password_variable=None if password is None else password_variable(shown)
+    )
 
 
 def _stream(planned: PlannedStream, words: str) -> StreamDescription:

@@ -6,11 +6,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.app.application import App
+from headrace.app.companions import start_console, start_deliverer
 from headrace.app.console_process import ConsoleProcess
 from headrace.app.deliverer_process import DelivererProcess
 from headrace.app.describing import describe_app
@@ -75,6 +77,7 @@ class Running:
     board: StatusBoard
     say: Callable[[str], None]
     launcher: Launcher
+    commands: "SimpleQueue[Mapping[str, Any]]"
     console: ConsoleProcess | None = None
     deliverer: DelivererProcess | None = None
     queries: dict[str, RunningQuery] = field(default_factory=dict)
@@ -100,6 +103,7 @@ class Running:
         deadline = None if seconds is None else time.monotonic() + seconds
         while not self._stopping.wait(_WATCH_S):
             self._check_processes()
+            self._obey()
             if self._rebuild_asked.is_set():
                 self._rebuild()
             if not [query for query in self.queries.values() if self._is_alive(query)]:
@@ -136,12 +140,6 @@ class Running:
         """Ends the queries and gives their stores back."""
         self._ending.close()
         self.queries.clear()
-
-    def obey(self, command: Mapping[str, Any]) -> None:
-        """What the console asks for, from its thread."""
-        if command.get("command") == "rebuild":
-            self.say(f"a rebuild was asked for by {command.get('who') or 'the console'}")
-            self.rebuild()
 
     # --- watching -----------------------------------------------------------------------------
 
@@ -184,6 +182,14 @@ class Running:
             seconds = query.batch_seconds()
             if seconds != self.board.status.query(query.name).batch_seconds:
                 self.board.query(query.name, batch_seconds=seconds)
+
+    def _obey(self) -> None:
+        """Does what the console was asked for."""
+        while not self.commands.empty():
+            command = self.commands.get()
+            if command.get("command") == "rebuild":
+                self.say(f"a rebuild was asked for by {command.get('who') or 'somebody'}")
+                self.rebuild()
 
     # --- rebuilding ---------------------------------------------------------------------------
 
@@ -233,15 +239,18 @@ def running(
         log = None if options.bootstrap else start_log(options.data, ending)
         bootstrap = options.bootstrap or (log.bootstrap if log else "")
         say(f"log: {bootstrap}" + (f" (process {log.pid})" if log else ""))
+        commands: SimpleQueue[Mapping[str, Any]] = SimpleQueue()
+        console = start_console(app, options, bootstrap, commands, say, ending)
         say("Spark: starting, which takes a few seconds")
         spark = start_spark(app.name, options, ending)
         ending.enter_context(reading_from(spark, bootstrap))
         plan = plan_app(app, spark)
         create_app_topics(plan, bootstrap)
+        _describe(plan, options, bootstrap)
         launcher = Launcher(spark, plan, bootstrap, options, _reporter(board, on_batch), on_step)
-        started = Running(plan, bootstrap, log, options, board, say, launcher)
-        started.console = _start_console(started, ending)
-        started.deliverer = _start_deliverer(started, ending)
+        started = Running(plan, bootstrap, log, options, board, say, launcher, commands)
+        started.console = None if console is None else console.result()
+        started.deliverer = start_deliverer(app, options, bootstrap, say, ending)
         ending.callback(started.end)
         started.launch(rebuild=options.rebuild)
         yield started
@@ -264,34 +273,9 @@ def _reporter(board: StatusBoard, on_batch: Callable[[BatchReport], None]) -> Ca
     return report
 
 
-def _start_console(started: Running, ending: contextlib.ExitStack) -> ConsoleProcess | None:
-    """Describes the application in its folder, and starts its console if it shall have one."""
-    options, plan = started.options, started.plan
+def _describe(plan: AppPlan, options: RunOptions, bootstrap: str) -> None:
+    """Writes down in the data folder what this application is, for the processes beside it."""
     file = None if options.file is None else str(options.file.resolve())
-    described = describe_app(
-        plan, store_urls(plan, options.data), bootstrap=started.bootstrap, file=file, folder=Path.cwd()
-    )
-    write_description(options.data, described.description)
-    if options.http is None:
-        return None
-    console = ConsoleProcess(
-        options.data.resolve(),
-        started.bootstrap,
-        options.http,
-        environment=described.passwords,
-        on_command=started.obey,
-    )
-    ending.callback(console.end)
-    started.say(f"console: {console.url} (process {console.pid})")
-    return console
-
-
-def _start_deliverer(started: Running, ending: contextlib.ExitStack) -> DelivererProcess | None:
-    """What sends to the application's hooks, if it has any; they are in its description by now."""
-    hooks, options = started.plan.app.hooks, started.options
-    if not hooks or options.until_caught_up:
-        return None
-    deliverer = DelivererProcess(options.data.resolve(), started.bootstrap)
-    ending.callback(deliverer.end)
-    started.say(f"hooks: {', '.join(hooks)} (process {deliverer.pid})")
-    return deliverer
+    stores = store_urls(plan, options.data)
+    described = describe_app(plan, stores, bootstrap=bootstrap, file=file, folder=Path.cwd())
+    write_description(options.data, described)

@@ -1,9 +1,11 @@
 """URLs of stores as other processes may see them: no passwords, no paths relative to a folder. Pure."""
 
+from collections.abc import Iterable
+from hashlib import sha256
 from pathlib import Path
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
-__all__ = ["from_anywhere", "with_password", "without_password"]
+__all__ = ["from_anywhere", "password_variable", "passwords", "with_password", "without_password"]
 
 _WITH_PASSWORD = ("postgresql", "postgres")
 _WITH_PATH = ("sqlite", "parquet")
@@ -23,6 +25,17 @@ def without_password(url: str) -> tuple[str, str | None]:
     kept = urlencode([each for each in given if each[0].lower() not in _SECRET])
     shown = urlunsplit((parts.scheme, user + at + place, parts.path, kept, ""))
     return shown, unquote(password) or asked or None
+
+
+def password_variable(url: str) -> str:
+    """The environment variable in which children of the driver find the password of such a URL."""
+    return f"HEADRACE_STORE_PASSWORD_{sha256(url.encode()).hexdigest()[:12].upper()}"
+
+
+def passwords(urls: Iterable[str]) -> dict[str, str]:
+    """The passwords that are in these URLs, by the variable of each."""
+    found = dict(map(without_password, urls))
+    return {password_variable(url): password for url, password in found.items() if password is not None}
 
 
 def with_password(url: str, password: str) -> str:

@@ -1,12 +1,14 @@
 """One TCP connection to one broker: a request out, its answer in."""
 
 import socket
+import ssl
 import struct
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.errors import RetriableError
-from headrace.wire import Api, Fields, encode_request, name_of, response_body_reader
+from headrace.client.login import Security, conversation
+from headrace.errors import RequestError, RetriableError
+from headrace.wire import Api, ErrorCode, Fields, encode_request, name_of, response_body_reader
 from headrace.wire.values import Cursor
 
 __all__ = ["Channel"]
@@ -19,10 +21,13 @@ class Channel:
 
     Every failure of the connection, a timeout included, is a RetriableError and
     leaves the channel closed: an answer that comes late must not be taken for that
-    of another request.
+    of another request. With `security` it is encrypted and logged in once it is
+    made; a broker that is not trusted, or does not trust us, is a RequestError.
     """
 
-    def __init__(self, host: str, port: int, *, client_id: str, timeout_ms: int) -> None:
+    def __init__(
+        self, host: str, port: int, *, client_id: str, timeout_ms: int, security: Security | None = None
+    ) -> None:
         self.address = f"{host}:{port}"
         self._client_id = client_id
         self._correlation_id = 0
@@ -34,6 +39,40 @@ class Channel:
                 f"cannot connect to {self.address}: {error}; is the log running there?"
             ) from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if security is not None:
+            try:
+                self._secure(host, security)
+            except BaseException:
+                self.close()
+                raise
+
+    def _secure(self, host: str, security: Security) -> None:
+        if security.tls is not None:
+            try:
+                self._socket = security.tls.wrap_socket(self._socket, server_hostname=host)
+            except ssl.SSLError as error:
+                raise RequestError(
+                    f"{self.address}: no encrypted connection: {error.reason or error}; does it speak TLS,"
+                    " and with a certificate that is trusted here?",
+                    code=ErrorCode.network_exception,
+                ) from error
+            except OSError as error:
+                raise RetriableError(f"{self.address} ended the connection: {error}") from error
+        if security.user:
+            wanted = self.request(Api.SASL_HANDSHAKE, 1, {"mechanism": security.mechanism})
+            if wanted.error_code:
+                offered = ", ".join(wanted.mechanisms) or "no login"
+                raise RequestError(
+                    f"login: {self.address} offers {offered}, not {security.mechanism}",
+                    code=wanted.error_code,
+                )
+            conversation(security, self._say)
+
+    def _say(self, message: bytes) -> bytes:
+        answer = self.request(Api.SASL_AUTHENTICATE, 2, {"auth_bytes": message})
+        if answer.error_code:
+            raise RequestError(f"login: {answer.error_message}", code=answer.error_code)
+        return bytes(answer.auth_bytes)
 
     def request(self, api: Api, version: int, fields: Mapping[str, Any], *, wait_ms: int = 0) -> Fields:
         """The decoded answer; `wait_ms` is how long the broker was asked to hold it back."""

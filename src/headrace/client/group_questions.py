@@ -1,15 +1,25 @@
 """Questions about groups: thin I/O, plain answers."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
 
 from headrace.client.failures import explained, from_kafka
-from headrace.client.questions import ANSWER_TIMEOUT_S, Log, Partition
+from headrace.client.questions import Log, Partition
 from headrace.errors import RequestError
 
-__all__ = ["Group", "Member", "committed_offsets", "describe_group", "list_groups", "require_group"]
+__all__ = [
+    "Group",
+    "Member",
+    "committed_offsets",
+    "describe_group",
+    "list_groups",
+    "many_committed_offsets",
+    "member_counts",
+    "require_group",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +52,7 @@ class Group:
 def list_groups(log: Log) -> list[dict[str, Any]]:
     """Every group the brokers know, by name."""
     with explained("listing groups", log.bootstrap):
-        answer = log.client.list_consumer_groups(request_timeout=ANSWER_TIMEOUT_S).result()
+        answer = log.client.list_consumer_groups(request_timeout=log.timeout_s).result()
     if answer.errors:
         raise from_kafka(answer.errors[0].args[0], "listing groups", log.bootstrap)
     rows = [
@@ -60,7 +70,7 @@ def _word(value: Any) -> str:
 def describe_group(log: Log, group: str) -> Group:
     """A group as it is now; one that does not exist comes with state Dead."""
     with explained(f"describing group {group!r}", log.bootstrap):
-        futures = log.client.describe_consumer_groups([group], request_timeout=ANSWER_TIMEOUT_S)
+        futures = log.client.describe_consumer_groups([group], request_timeout=log.timeout_s)
         try:
             found: Any = futures[group].result()
         except KafkaException as raised:
@@ -93,7 +103,7 @@ def committed_offsets(log: Log, group: str) -> dict[Partition, int]:
     doing = f"reading the offsets of group {group!r}"
     with explained(doing, log.bootstrap):
         asked = [ConsumerGroupTopicPartitions(group)]
-        futures = log.client.list_consumer_group_offsets(asked, request_timeout=ANSWER_TIMEOUT_S)
+        futures = log.client.list_consumer_group_offsets(asked, request_timeout=log.timeout_s)
         try:
             found: Any = futures[group].result()
         except KafkaException as raised:
@@ -104,6 +114,55 @@ def committed_offsets(log: Log, group: str) -> dict[Partition, int]:
         if each.error is not None:
             raise from_kafka(each.error, f"{doing}, {each.topic}:{each.partition}", log.bootstrap)
     return {(each.topic, each.partition): each.offset for each in found.topic_partitions if each.offset >= 0}
+
+
+def many_committed_offsets(log: Log, groups: Iterable[str]) -> dict[str, dict[Partition, int]]:
+    """The same for several groups, asked at once; nothing of one that does not exist, or may not be seen."""
+    doing = "reading the offsets of groups"
+    with explained(doing, log.bootstrap):
+        asked = {
+            group: log.client.list_consumer_group_offsets(
+                [ConsumerGroupTopicPartitions(group)], request_timeout=log.timeout_s
+            )[group]
+            for group in groups
+        }
+        return {group: _offsets_or_none(done) for group, done in asked.items()}
+
+
+def _offsets_or_none(done: Any) -> dict[Partition, int]:
+    try:
+        found = done.result().topic_partitions
+    except KafkaException as raised:
+        if raised.args[0].code() not in _NOT_SHOWN:
+            raise
+        return {}
+    return {
+        (each.topic, each.partition): each.offset for each in found if not each.error and each.offset >= 0
+    }
+
+
+_NOT_SHOWN = (KafkaError.GROUP_ID_NOT_FOUND, KafkaError.GROUP_AUTHORIZATION_FAILED)
+
+
+def member_counts(log: Log, groups: Iterable[str]) -> dict[str, int]:
+    """How many members each group has; groups that cannot be described are left out."""
+    wanted = list(groups)
+    if not wanted:
+        return {}
+    with explained("describing groups", log.bootstrap):
+        futures = log.client.describe_consumer_groups(wanted, request_timeout=log.timeout_s)
+        return {
+            group: count for group, done in futures.items() if (count := _members_or_none(done)) is not None
+        }
+
+
+def _members_or_none(done: Any) -> int | None:
+    try:
+        return len(done.result().members)
+    except KafkaException as raised:
+        if raised.args[0].code() not in _NOT_SHOWN:
+            raise
+        return None
 
 
 def require_group(group: Group, offsets: dict[Partition, int]) -> None:

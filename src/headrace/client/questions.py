@@ -24,16 +24,20 @@ ANSWER_TIMEOUT_S = 20.0
 
 
 class Log:
-    """The log behind one bootstrap address. Every method asks anew; failures come as our errors."""
+    """The log behind one bootstrap address. Every method asks anew; failures come as our errors.
 
-    def __init__(self, client: AdminClient, bootstrap: str) -> None:
+    `timeout_s` is how long an answer may take.
+    """
+
+    def __init__(self, client: AdminClient, bootstrap: str, *, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
         self.client = client
         self.bootstrap = bootstrap
+        self.timeout_s = timeout_s
 
     def cluster(self) -> Any:
         """Brokers and topics. Always asks for all topics: asking for one by name may create it."""
         with explained("listing topics", self.bootstrap):
-            return self.client.list_topics(timeout=FIRST_ANSWER_TIMEOUT_S)
+            return self.client.list_topics(timeout=min(FIRST_ANSWER_TIMEOUT_S, self.timeout_s))
 
     def topic(self, name: str) -> Any:
         """One topic's partitions; raises RequestError when there is none of that name."""
@@ -62,10 +66,18 @@ class Log:
     ) -> dict[Partition, Bounds]:
         """Log start and end of each; `committed_only` ends before the first open transaction."""
         listed = list(partitions)
-        starts = self._offsets(listed, kafka.OffsetSpec.earliest())
         level = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
-        ends = self._offsets(listed, kafka.OffsetSpec.latest(), level)
-        return {each: Bounds(start=starts[each], end=ends[each]) for each in listed}
+        with explained("asking for offsets", self.bootstrap):
+            starts = self._ask_offsets(listed, kafka.OffsetSpec.earliest())
+            ends = self._ask_offsets(listed, kafka.OffsetSpec.latest(), level)
+            return {
+                each: Bounds(start=starts[each].result().offset, end=ends[each].result().offset)
+                for each in listed
+            }
+
+    def ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        """Log end of each."""
+        return self._offsets(list(partitions), kafka.OffsetSpec.latest())
 
     def offsets_at(self, partitions: Iterable[Partition], time_ms: int) -> dict[Partition, int | None]:
         """The first record at or after a time, per partition; None where there is none."""
@@ -84,49 +96,61 @@ class Log:
         timed = self.offsets_at(listed, position.number) if position.kind is Kind.TIME else {}
         return {each: position.offset_in(limits[each], timed.get(each)) for each in listed}
 
-    def _offsets(
+    def _offsets(self, partitions: list[Partition], spec: Any) -> dict[Partition, int]:
+        with explained("asking for offsets", self.bootstrap):
+            futures = self._ask_offsets(partitions, spec)
+            return {each: done.result().offset for each, done in futures.items()}
+
+    def _ask_offsets(
         self,
         partitions: list[Partition],
         spec: Any,
         level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
-    ) -> dict[Partition, int]:
+    ) -> dict[Partition, Any]:
         if not partitions:
             return {}
-        with explained("asking for offsets", self.bootstrap):
-            asked = {TopicPartition(topic, partition): spec for topic, partition in partitions}
-            futures = self.client.list_offsets(asked, isolation_level=level, request_timeout=ANSWER_TIMEOUT_S)
-            return {(each.topic, each.partition): done.result().offset for each, done in futures.items()}
+        asked = {TopicPartition(topic, partition): spec for topic, partition in partitions}
+        futures = self.client.list_offsets(asked, isolation_level=level, request_timeout=self.timeout_s)
+        return {(each.topic, each.partition): done for each, done in futures.items()}
 
     def topic_configs(self, topic: str) -> Mapping[str, Any]:
         """Every configuration of a topic, its own and inherited."""
         resource = kafka.ConfigResource(kafka.ConfigResource.Type.TOPIC, topic)
         with explained(f"reading the configuration of topic {topic!r}", self.bootstrap):
-            futures = self.client.describe_configs([resource], request_timeout=ANSWER_TIMEOUT_S)
+            futures = self.client.describe_configs([resource], request_timeout=self.timeout_s)
             entries: dict[str, Any] = futures[resource].result()
             return entries
 
-    def storages(self, topics: Iterable[str]) -> dict[str, str]:
-        """Where each topic is kept: disk or memory; a broker that does not say so keeps it on disk."""
+    def many_topic_configs(self, topics: Iterable[str]) -> dict[str, Mapping[str, Any]]:
+        """Every configuration of several topics; none of one that is gone, or may not be seen."""
         kind = kafka.ConfigResource.Type.TOPIC
         resources = {kafka.ConfigResource(kind, topic): topic for topic in topics}
         if not resources:
             return {}
         with explained("reading the configuration of topics", self.bootstrap):
-            futures = self.client.describe_configs(list(resources), request_timeout=ANSWER_TIMEOUT_S)
-            return {resources[each]: _storage(done) for each, done in futures.items()}
+            futures = self.client.describe_configs(list(resources), request_timeout=self.timeout_s)
+            return {resources[each]: _configs_or_none(done) for each, done in futures.items()}
+
+    def storages(self, topics: Iterable[str]) -> dict[str, str]:
+        """Where each topic is kept: disk or memory; unknown to whoever may not see its configuration."""
+        found = self.many_topic_configs(topics)
+        return {topic: storage_of(configs) if configs else "unknown" for topic, configs in found.items()}
 
     def broker_addresses(self) -> list[tuple[str, int]]:
         return [(broker.host, broker.port) for broker in self.cluster().brokers.values()]
 
 
-def _storage(done: Any) -> str:
-    """Unknown to whoever may not see the topic's configuration."""
+def _configs_or_none(done: Any) -> Mapping[str, Any]:
     try:
-        return storage_of(done.result())
+        found: Mapping[str, Any] = done.result()
     except KafkaException as raised:
-        if raised.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-            return "unknown"
-        raise
+        if raised.args[0].code() not in _NOT_SHOWN:
+            raise
+        return {}
+    return found
+
+
+_NOT_SHOWN = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.UNKNOWN_TOPIC_OR_PART)
 
 
 def storage_of(configs: Mapping[str, Any]) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from headrace.client.failures import explained
-from headrace.client.questions import ANSWER_TIMEOUT_S, Log, kafka
+from headrace.client.questions import Log, kafka
 from headrace.clock import SystemClock
 
 __all__ = ["add_partitions", "alter_configs", "create_topic", "delete_topic"]
@@ -20,13 +20,13 @@ def create_topic(
     """Makes a topic and waits until it is known; how many partitions it got."""
     new = kafka.NewTopic(topic, partitions or -1, replication or -1, config=dict(configs))
     with explained(f"creating topic {topic!r}", log.bootstrap):
-        log.client.create_topics([new], request_timeout=ANSWER_TIMEOUT_S)[topic].result()
+        log.client.create_topics([new], request_timeout=log.timeout_s)[topic].result()
     return _wait_for_topic(log, topic)
 
 
 def _wait_for_topic(log: Log, topic: str) -> int:
     """Partitions of a topic just made; a cluster's nodes may hear of it a moment later."""
-    deadline = SystemClock().monotonic_ms() + 1000 * int(ANSWER_TIMEOUT_S)
+    deadline = SystemClock().monotonic_ms() + 1000 * int(log.timeout_s)
     while SystemClock().monotonic_ms() < deadline:
         found = log.cluster().topics.get(topic)
         if found is not None and found.partitions:
@@ -41,17 +41,17 @@ def alter_configs(log: Log, topic: str, configs: Mapping[str, str], removed: Ite
     entries = [kafka.ConfigEntry(name, value, incremental_operation=kind) for name, value, kind in changes]
     resource = kafka.ConfigResource(kafka.ConfigResource.Type.TOPIC, topic, incremental_configs=entries)
     with explained(f"altering topic {topic!r}", log.bootstrap):
-        log.client.incremental_alter_configs([resource], request_timeout=ANSWER_TIMEOUT_S)[resource].result()
+        log.client.incremental_alter_configs([resource], request_timeout=log.timeout_s)[resource].result()
 
 
 def add_partitions(log: Log, topic: str, total: int) -> None:
     """Gives a topic that many partitions, which must be more than it has."""
     with explained(f"adding partitions to topic {topic!r}", log.bootstrap):
         more = kafka.NewPartitions(topic, total)
-        log.client.create_partitions([more], request_timeout=ANSWER_TIMEOUT_S)[topic].result()
+        log.client.create_partitions([more], request_timeout=log.timeout_s)[topic].result()
 
 
 def delete_topic(log: Log, topic: str) -> None:
     """Deletes a topic with every record in it."""
     with explained(f"deleting topic {topic!r}", log.bootstrap):
-        log.client.delete_topics([topic], request_timeout=ANSWER_TIMEOUT_S)[topic].result()
+        log.client.delete_topics([topic], request_timeout=log.timeout_s)[topic].result()

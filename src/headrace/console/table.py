@@ -5,7 +5,20 @@ they name, and `LIVE`, a dictionary from a name to a `LivePart`: what it adds to
 events of `GET /v1/live`.
 """
 
-from headrace.console import audit_page, changes, ingest, live, metrics, pages, records, rows, service, views
+from headrace.console import (
+    audit_page,
+    changes,
+    groups,
+    ingest,
+    live,
+    metrics,
+    pages,
+    records,
+    rows,
+    service,
+    topics_admin,
+    views,
+)
 from headrace.console.routing import LivePart, Route
 from headrace.console.schemas import Schema
 
@@ -13,8 +26,10 @@ __all__ = ["LIVE", "ROUTES", "SCHEMAS"]
 
 MODULES = (
     service,
+    topics_admin,
     ingest,
     records,
+    groups,
     views,
     rows,
     changes,
