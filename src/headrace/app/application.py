@@ -5,7 +5,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from headrace.app.alerts import Thresholds
 from headrace.app.hooks import Start, make_backoff, make_hook, seconds, several
+from headrace.app.shares import parse_share
 from headrace.app.stream import Stream
 from headrace.direct.hook import Email, Hook, Webhook
 from headrace.errors import ConfigError
@@ -66,6 +68,9 @@ class App:
         start: str = "earliest",
         on_gap: Literal["fail", "skip"] = "fail",
         partitions: int = 4,
+        late_alert: str | float | None = "5 %",
+        dead_alert: str | float | None = "1 %",
+        lag_alert: Duration | None = "1 minute",
     ) -> Stream:
         """A topic as a stream of rows.
 
@@ -73,7 +78,9 @@ class App:
         with `sent_at`, the device's clock is corrected by what the log says. Results
         wait `lateness` for stragglers; later ones are dropped and kept in the late
         topic, or, with `late="correct"`, correct what was published for `correct_for`.
-        A topic that is missing is created, with that many partitions.
+        A topic that is missing is created, with that many partitions. There is an alert
+        while more than these shares of records are late or cannot be read, or the
+        views are further behind than that; None asks for none.
         """
         from headrace.streams.spec import StreamSpec
 
@@ -98,6 +105,11 @@ class App:
             spec=spec,
             correct_for_us=duration_us(correct_for) if late == "correct" else 0,
             partitions=partitions,
+            thresholds=Thresholds(
+                late_share=parse_share("late_alert", late_alert),
+                dead_share=parse_share("dead_alert", dead_alert),
+                delay_s=None if lag_alert is None else duration_us(lag_alert) / 1_000_000,
+            ),
         )
         self.streams[topic] = stream
         return stream

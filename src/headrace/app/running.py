@@ -11,6 +11,7 @@ from typing import Any
 
 from pyspark.sql.streaming.query import StreamingQuery
 
+from headrace.app.alarms import Alarms
 from headrace.app.application import App
 from headrace.app.companions import start_console, start_deliverer
 from headrace.app.console_process import ConsoleProcess
@@ -77,6 +78,7 @@ class Running:
     board: StatusBoard
     say: Callable[[str], None]
     launcher: Launcher
+    alarms: Alarms
     commands: "SimpleQueue[Mapping[str, Any]]"
     console: ConsoleProcess | None = None
     deliverer: DelivererProcess | None = None
@@ -182,6 +184,11 @@ class Running:
             seconds = query.batch_seconds()
             if seconds != self.board.status.query(query.name).batch_seconds:
                 self.board.query(query.name, batch_seconds=seconds)
+        for line in self.alarms.look(self.board.status, time.time()):
+            self.say(line)
+        alerts = self.alarms.book.to_json()
+        if alerts != self.board.status.alerts:
+            self.board.note(lambda status, at: replace(status, updated_at=at, alerts=alerts))
 
     def _obey(self) -> None:
         """Does what the console was asked for."""
@@ -197,6 +204,7 @@ class Running:
         self.say("rebuilding: all views are built anew from the log; until then the old ones are served")
         self._rebuild_asked.clear()
         self.end()
+        self.alarms.forget()
         self._ending = contextlib.ExitStack()
         self.launch(rebuild=True)
 
@@ -247,8 +255,11 @@ def running(
         plan = plan_app(app, spark)
         create_app_topics(plan, bootstrap)
         _describe(plan, options, bootstrap)
-        launcher = Launcher(spark, plan, bootstrap, options, _reporter(board, on_batch), on_step)
-        started = Running(plan, bootstrap, log, options, board, say, launcher, commands)
+        alarms = Alarms((each.stream for each in plan.streams), bootstrap)
+        ending.callback(alarms.close)
+        reporter = _reporter(board, alarms, on_batch)
+        launcher = Launcher(spark, plan, bootstrap, options, reporter, on_step)
+        started = Running(plan, bootstrap, log, options, board, say, launcher, alarms, commands)
         started.console = None if console is None else console.result()
         started.deliverer = start_deliverer(app, options, bootstrap, say, ending)
         ending.callback(started.end)
@@ -264,9 +275,12 @@ def _sayer(board: StatusBoard, on_message: Callable[[str], None]) -> Callable[[s
     return say
 
 
-def _reporter(board: StatusBoard, on_batch: Callable[[BatchReport], None]) -> Callable[[BatchReport], None]:
+def _reporter(
+    board: StatusBoard, alarms: Alarms, on_batch: Callable[[BatchReport], None]
+) -> Callable[[BatchReport], None]:
     def report(batch: BatchReport) -> None:
         board.batch(batch)
+        alarms.batch(batch)
         board.note(after_rebuild)
         on_batch(batch)
 

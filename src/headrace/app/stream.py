@@ -5,9 +5,10 @@ columns of PySpark go between the stages.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
+from headrace.app.alerts import Thresholds
 from headrace.errors import ConfigError
 from headrace.streams.operators import Aggregate, Window, WindowOperator
 
@@ -30,6 +31,7 @@ class Stream:
     correct_for_us: int
     partitions: int = 4
     steps: "tuple[Step, ...]" = ()
+    thresholds: Thresholds = field(default_factory=Thresholds)
 
     def where(self, condition: "Column | str") -> "Stream":
         """Only the rows for which the condition (a PySpark column, or SQL) is true."""
