@@ -15,6 +15,7 @@ from tests.browser.shop import Shop
 from headrace.testing.broker import BrokerProcess
 
 HERE = Path(__file__).parent
+PATIENCE_MS = 30_000  # conditions are awaited; this only bounds how long a failure takes
 SIZE = {"width": 1280, "height": 860}
 
 
@@ -30,7 +31,9 @@ def chromium():
     found = shutil.which("chromium")
     if found is None:
         pytest.skip("no chromium on the PATH; install it (for example: apt-get install chromium)")
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
+
+    expect.set_options(timeout=PATIENCE_MS)
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
@@ -65,7 +68,7 @@ def open_page(chromium, console) -> Iterator[Callable]:
 
     def open_(route: str = "", *, url: str = "", troubles_allowed: bool = False, **options):
         context = chromium.new_context(**{"viewport": SIZE, **options})
-        context.set_default_timeout(15_000)
+        context.set_default_timeout(PATIENCE_MS)
         contexts.append(context)
         page = context.new_page()
         page.troubles = []

@@ -8,6 +8,7 @@ import fcntl
 import json
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from headrace.app.description import (
     ViewDescription,
     write_description,
 )
-from headrace.app.status import StatusBoard
+from headrace.app.status import Rebuild, StatusBoard
 from headrace.views import Kind, ViewBatch, ViewSchema, open_store
 
 TIME = pa.timestamp("us", "UTC")
@@ -81,6 +82,17 @@ class Shop:
         self.status.close()
         self.store.close()
         self._lock.close()
+
+    def rebuild(self, *, targets: Mapping[str, Mapping[str, int]], positions: Mapping[str, int]) -> None:
+        """A rebuild that has come as far as `positions` of the orders."""
+        begun = Rebuild(began_at=time.time(), targets=targets)
+        self.status.note(lambda status, _: replace(status, rebuild=begun))
+        self.status.query(ORDERS, state="rebuilding", positions=dict(positions))
+
+    def rebuilt(self) -> None:
+        """It is done."""
+        self.status.note(lambda status, now: replace(status, rebuild=replace(status.rebuild, done_at=now)))
+        self.status.query(ORDERS, state="running")
 
     def send(
         self, topic: str, value: Any, *, key: str | None = None, headers: Any = None, **more: Any

@@ -26,7 +26,7 @@ async function showPanel({ focus = true } = {}) {
   try {
     const { show } = await import(panel.module);
     if (signal.aborted) return;
-    const root = h("div", { class: `panel panel-${panel.id || "overview"}` });
+    const root = h("div", { class: `panel panel-${panel.id || "overview"}` }, h("p", { class: "loading muted" }, "Loading…"));
     put(main, root);
     await show({ root, parts: parts.slice(1), query, signal });
   } catch (error) {

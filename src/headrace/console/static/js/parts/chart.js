@@ -122,6 +122,7 @@ function linesOf({ series }, { x, y }) {
   return series.map((each, place) => {
     const points = each.values.map((value, index) => (value === null ? null : `${x(index).toFixed(1)} ${y(value).toFixed(1)}`));
     const drawn = points.filter(Boolean);
+    if (!drawn.length) return null;
     if (drawn.length === 1) return svg("circle", { class: `s${place % 8}`, cx: drawn[0].split(" ")[0], cy: drawn[0].split(" ")[1], r: 3 });
     return svg("path", { class: `line l${place % 8}`, d: `M${drawn.join("L")}` });
   });

@@ -52,6 +52,7 @@ export function askFor({ title, about, fields, action, danger = false, submit })
 
 function inputFor(field) {
   const shared = {
+    "aria-describedby": field.hint && `hint-${field.name}`,
     name: field.name, id: `ask-${field.name}`, value: field.value ?? "", required: field.required, autocomplete: "off",
     spellcheck: "false", placeholder: field.placeholder,
   };
@@ -60,8 +61,8 @@ function inputFor(field) {
 }
 
 function labelled(field, input) {
-  return h("label", { class: "field" }, h("span", { class: "label" }, field.label), input,
-    field.hint && h("span", { class: "hint" }, field.hint));
+  return h("div", { class: "field" }, h("label", { class: "label", for: input.id }, field.label), input,
+    field.hint && h("span", { class: "hint", id: `hint-${field.name}` }, field.hint));
 }
 
 /** Asks for `word` to be typed before `submit` is called. */
