@@ -54,7 +54,7 @@ class RunOptions:
     until_caught_up: bool = False
     trigger_ms: int = 0
     max_restarts: int = 5
-    max_records_per_batch: int = 1_000_000
+    max_records_per_batch: int = 4_000_000
     file: Path | None = None
     http: str | None = None
 
