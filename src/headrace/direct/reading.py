@@ -1,5 +1,6 @@
 """A topic read for a hook: committed records, and word of ends and of what retention took."""
 
+import contextlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -73,6 +74,8 @@ class TopicReader:
         self._topic = topic
         self._consumer: Consumer = consumer(connection, group, **{**_READER, **properties})
         self.group: Any = self._consumer.consumer_group_metadata()
+        with contextlib.suppress(KafkaException):  # the library finds a broker sooner when it is asked first
+            self._consumer.list_topics(topic, timeout=connection.request_timeout_ms / 1000)
         self._consumer.assign([TopicPartition(topic, each, offset) for each, offset in positions.items()])
 
     def read(self, wait_s: float, most: int = 100) -> list[Item]:
@@ -129,8 +132,8 @@ def _bytes(value: Any) -> bytes | None:
 def read_state(connection: Connection, topic: str, properties: Mapping[str, Any]) -> tuple[Kept, int]:
     """All that an application's state topic holds, and where to read on; the topic must exist."""
     kept = Kept()
-    positions = {0: OFFSET_BEGINNING}
-    reader = TopicReader(connection, topic, positions, group=f"{topic}.reader", properties=properties)
+    quick = {**properties, "fetch_wait_max_ms": 10}  # the end is told by a fetch that found nothing
+    reader = TopicReader(connection, topic, {0: OFFSET_BEGINNING}, group=f"{topic}.reader", properties=quick)
     try:
         while True:
             items = reader.read(connection.request_timeout_ms / 1000)

@@ -1,0 +1,342 @@
+"""Hooks on a real log, with real receivers: what a receiver may rely on."""
+
+import json
+import threading
+import time
+
+import pytest
+from confluent_kafka import TopicPartition
+from hook_lives import LOCAL, Log, delivering, new_secret
+from receivers import OK, Receiver, answer
+
+from headrace.direct.positions import Source, source_header
+from headrace.errors import FencedError
+from headrace.testing.broker import BrokerProcess
+from headrace.views import OutputRecord, RecordSink
+
+
+def test_every_record_arrives_signed_in_the_order_of_its_partition(log, receiver):
+    topic = log.topic(partitions=3)
+    log.app.webhook(topic, url=receiver.url, **LOCAL)
+    with delivering(log):
+        for key in "abcdef":
+            log.send(topic, *({"key": key, "n": n} for n in range(20)), key=key)
+        receiver.wait_for_count(120)
+        log.wait_for_counts(f"{topic}.webhook", delivered=120)
+    assert len(set(receiver.ids)) == 120
+    for key in "abcdef":
+        assert [each.data["n"] for each in receiver.requests if each.data["key"] == key] == list(range(20))
+    found = log.hooks()[f"{topic}.webhook"]
+    assert (found["behind"], found["counts"]["retried"], found["last"]["outcome"]) == (0, 0, "delivered")
+    request = receiver.requests[0]
+    assert request.line == "POST /in HTTP/1.1"
+    assert request.headers["host"] == f"127.0.0.1:{receiver.port}"
+    assert json.loads(request.body).keys() == {"type", "timestamp", "data", "key", "source"}
+
+
+def test_a_new_hook_begins_now_unless_it_is_told_to_begin_at_the_start(log, receiver):
+    topic = log.topic()
+    log.send(topic, "old")
+    log.app.webhook(topic, url=receiver.url, **LOCAL)
+    log.app.webhook(topic, url=receiver.url + "/all", name="all", start="earliest", **LOCAL)
+    with delivering(log):
+        log.send(topic, "new")
+        receiver.wait_for_count(3)
+    with delivering(log):  # and once it has begun, it goes on where it was
+        log.send(topic, "newer")
+        receiver.wait_for_count(5)
+    by_path = {line: [each.data for each in receiver.requests if each.line == line]
+               for line in ("POST /in HTTP/1.1", "POST /in/all HTTP/1.1")}  # fmt: skip
+    assert by_path == {
+        "POST /in HTTP/1.1": ["new", "newer"],
+        "POST /in/all HTTP/1.1": ["old", "new", "newer"],
+    }
+
+
+def test_failures_are_tried_again_and_hold_their_partition_alone(log, receiver):
+    topic = log.topic(partitions=2)
+    log.app.webhook(topic, url=receiver.url, **LOCAL)
+    fail = threading.Event()
+    fail.set()
+    receiver.reply = lambda request, _: answer(500) if request.data == "bad" and fail.is_set() else OK
+    with delivering(log):
+        log.send(topic, "bad", "after", partition=0)
+        log.send(topic, "other", partition=1)
+        receiver.wait_for(lambda requests: sum(each.data == "bad" for each in requests) >= 3)
+        receiver.wait_for(lambda requests: any(each.data == "other" for each in requests))
+        assert "after" not in [each.data for each in receiver.requests]
+        fail.clear()
+        receiver.wait_for(lambda requests: requests[-1].data == "after")
+        log.wait_for_counts(f"{topic}.webhook", delivered=3)
+    assert len({each.id for each in receiver.requests if each.data == "bad"}) == 1
+    assert log.hooks()[f"{topic}.webhook"]["counts"]["retried"] >= 3
+
+
+def test_a_receiver_that_hangs_delays_its_own_hook_only(log, receiver):
+    topic = log.topic()
+    with Receiver(
+        receiver.secret, reply=lambda request, number: lambda connection: time.sleep(60)
+    ) as hanging:
+        log.app.webhook(topic, url=hanging.url, name="hangs", **LOCAL)
+        log.app.webhook(topic, url=receiver.url, **LOCAL)
+        with delivering(log):
+            began = time.monotonic()
+            log.send(topic, *range(50))
+            receiver.wait_for_count(50)
+            assert time.monotonic() - began < 14  # less than one time-out of the other
+            hanging.wait_for_count(1)
+    assert [each.data for each in receiver.requests] == list(range(50))
+
+
+def test_retry_after_is_waited_for(log, receiver):
+    topic = log.topic()
+    log.app.webhook(topic, url=receiver.url, **LOCAL)
+    receiver.reply = lambda _, number: answer(429, ["retry-after: 1"]) if number == 0 else OK
+    with delivering(log):
+        log.send(topic, "x")
+        receiver.wait_for_count(2)
+    assert receiver.requests[1].at - receiver.requests[0].at >= 1
+
+
+def test_gone_turns_a_hook_off_for_good_until_it_is_turned_on(log, receiver):
+    topic = log.topic()
+    log.app.webhook(topic, url=receiver.url, **LOCAL)
+    receiver.reply = lambda _, number: answer(410) if number == 0 else OK
+    name = f"{topic}.webhook"
+    with delivering(log):
+        log.send(topic, "first", "second")
+        log.wait_for(lambda hooks: not hooks[name]["enabled"])
+    assert "410" in log.hooks()[name]["reason"]
+    with delivering(log):
+        log.send(topic, "third")
+        log.wait_for(lambda hooks: hooks[name]["behind"] == 3)
+        assert len(receiver.requests) == 1
+        log.command("hooks", "enable", name)
+        receiver.wait_for_count(4)
+        log.command("hooks", "disable", name)
+        log.wait_for(lambda hooks: not hooks[name]["enabled"])
+    assert [each.data for each in receiver.requests] == ["first", "first", "second", "third"]
+    assert receiver.ids[0] == receiver.ids[1]
+
+
+@pytest.mark.parametrize("status", [404, 302])
+def test_what_is_refused_becomes_a_dead_letter_and_the_rest_goes_on(log, receiver, status):
+    topic = log.topic()
+    log.app.webhook(topic, url=receiver.url, **LOCAL)
+    receiver.reply = lambda request, _: (
+        answer(status, [f"location: {receiver.url}/elsewhere"], b"go\x1baway")
+        if request.data == "bad"
+        else OK
+    )
+    with delivering(log):
+        log.send(topic, "good", "bad", "better", headers=[("h", b"1")])
+        log.wait_for_counts(f"{topic}.webhook", delivered=2, refused=1, dead=1, retried=0)
+    assert [each.data for each in receiver.requests] == ["good", "bad", "better"]
+    (letter,) = log.read(f"{log.app.name}.hooks.dead")
+    headers = dict(letter.headers())
+    assert json.loads(letter.value()) == "bad"
+    assert (headers["h"], headers["headrace.dead.topic"]) == (b"1", topic.encode())
+    assert (headers["headrace.dead.partition"], headers["headrace.dead.offset"]) == (b"0", b"1")
+    assert headers["headrace.hook.id"].decode() == receiver.ids[1]
+    assert str(status).encode() in headers["headrace.dead.reason"]
+    assert b"\x1b" not in headers["headrace.dead.reason"]
+
+
+def test_a_record_that_was_tried_too_often_is_given_up_and_can_be_sent_again(log, receiver):
+    topic = log.topic()
+    log.app.webhook(topic, url=receiver.url, tries=3, **LOCAL)
+    log.app.webhook(topic, url=receiver.url + "/other", name="other", **LOCAL)
+    broken = threading.Event()
+    broken.set()
+
+    def reply(request, _):
+        return answer(503) if broken.is_set() and "other" not in request.line and request.data == 1 else OK
+
+    receiver.reply = reply
+    with delivering(log):
+        log.send(topic, 0, 1, 2)
+        log.wait_for_counts(f"{topic}.webhook", delivered=2, retried=2, refused=0, dead=1)
+        log.wait_for_counts("other", delivered=3)
+        broken.clear()
+        log.command("deadletters", "redrive", f"{log.app.name}.hooks.dead")
+        log.wait_for_counts(f"{topic}.webhook", delivered=3)
+        log.wait_for_counts("other", muted=1)
+    own = [each for each in receiver.requests if "other" not in each.line]
+    assert [each.data for each in own] == [0, 1, 1, 1, 2, 1]
+    assert len({each.id for each in own if each.data == 1}) == 1
+    assert len(receiver.requests) == 9
+
+
+# --- rebuilds -------------------------------------------------------------------------------------
+
+
+def derived(log, topic, source, offsets, query):
+    """Rows of a derived topic, as a query writes them: keys anywhere, sources in order."""
+    sink = RecordSink(log.connection, f"{log.app.name}-orders", query)
+    for batch, start in enumerate(range(0, len(offsets), 7)):
+        rows = [
+            OutputRecord(
+                topic, None, json.dumps({"of": offset}).encode(), (source_header(Source(source, 0, offset)),)
+            )
+            for offset in offsets[start : start + 7]
+        ]
+        sink.write(batch, rows)
+    sink.close()
+
+
+def test_a_rebuild_sends_nothing_again_and_what_is_new_once(log, receiver):
+    source, topic = log.topic("orders"), log.topic("large", partitions=3)
+    log.app.webhook(topic, url=receiver.url, **LOCAL)
+    name = f"{topic}.webhook"
+    with delivering(log, sources=[source]):
+        log.send(source, *range(60))
+        derived(log, topic, source, range(40), "first")
+        receiver.wait_for_count(40)
+        log.wait_for_counts(name, delivered=40)
+    ids = {each.source[2]: each.id for each in receiver.requests}
+    with delivering(log, sources=[source]):
+        derived(log, topic, source, range(60), "rebuilt")
+        log.wait_for_counts(name, delivered=60, muted=40)
+        derived(log, topic, source, range(60), "rebuilt again")
+        log.wait_for_counts(name, delivered=60, muted=100)
+        log.wait_for(lambda hooks: hooks[name]["behind"] == 0)
+    assert sorted(each.source[2] for each in receiver.requests) == list(range(60))
+    assert len(ids) == 40
+    assert {each.source[0] for each in receiver.requests} == {source}
+
+
+def test_a_rebuild_does_not_send_what_is_older_than_the_hook(log, receiver):
+    source, topic = log.topic("orders"), log.topic("large", partitions=2)
+    log.send(source, *range(30))
+    log.app.webhook(topic, url=receiver.url, **LOCAL)
+    with delivering(log, sources=[source]):
+        log.send(source, *range(10))
+        derived(log, topic, source, range(40), "rebuilt")
+        log.wait_for_counts(f"{topic}.webhook", delivered=10, muted=30)
+    assert sorted(each.source[2] for each in receiver.requests) == list(range(30, 40))
+
+
+def test_a_source_that_is_not_on_the_log_is_not_believed(log, receiver):
+    """Or whoever may write to a topic could silence its hooks with one header."""
+    source, topic = log.topic("orders"), log.topic("large")
+    log.app.webhook(topic, url=receiver.url, **LOCAL)
+    with delivering(log, sources=[source]):
+        log.send(topic, "far", headers=[source_header(Source(source, 0, 10**12))])
+        log.send(topic, "nowhere", headers=[source_header(Source("no-such-topic", 0, 1))])
+        log.send(topic, "nonsense", headers=[("headrace.source", b"\xff")])
+        log.send(source, "order")
+        derived(log, topic, source, range(1), "first")
+        receiver.wait_for_count(4)
+    assert [each.source for each in receiver.requests] == [
+        (topic, 0, 0), (topic, 0, 1), (topic, 0, 2), (source, 0, 0)
+    ]  # fmt: skip
+
+
+def test_topics_that_are_made_anew_are_news(log, receiver):
+    source, topic = log.topic("orders"), log.topic("large")
+    log.app.webhook(topic, url=receiver.url, **LOCAL)
+    with delivering(log, sources=[source]):
+        log.send(source, *range(5))
+        derived(log, topic, source, range(5), "first")
+        log.wait_for_counts(f"{topic}.webhook", delivered=5)
+        log.admin.delete_topics([source])[source].result(20)
+        log.topic("orders")
+        log.send(source, *range(5))
+        derived(log, topic, source, range(5), "second")
+        log.wait_for_counts(f"{topic}.webhook", delivered=10, muted=0)
+        log.admin.delete_topics([topic])[topic].result(20)
+        log.wait_for(lambda hooks: "does not exist" in (hooks[f"{topic}.webhook"]["problem"] or ""))
+        log.topic("large")
+        log.send(topic, "plain")
+        log.wait_for_counts(f"{topic}.webhook", delivered=11)
+    assert len(set(receiver.ids)) == 11
+
+
+def test_what_retention_took_is_told(log, receiver):
+    topic = log.topic()
+    log.app.webhook(topic, url=receiver.url, **LOCAL)
+    with delivering(log):
+        log.send(topic, "first")
+        log.wait_for_counts(f"{topic}.webhook", delivered=1)
+    log.send(topic, *range(9))
+    log.admin.delete_records([TopicPartition(topic, 0, 8)])[TopicPartition(topic, 0)].result(20)
+    with delivering(log):
+        log.wait_for_counts(f"{topic}.webhook", delivered=3, missed=7)
+    assert [each.data for each in receiver.requests] == ["first", 7, 8]
+    (letter,) = log.read(f"{log.app.name}.hooks.dead")
+    assert b"offsets 1 to 7" in dict(letter.headers())["headrace.dead.reason"]
+
+
+# --- around the hooks -----------------------------------------------------------------------------
+
+
+def test_a_hook_whose_secret_is_missing_says_so_while_others_work(log, receiver):
+    topic = log.topic()
+    log.app.webhook(topic, url=receiver.url, **LOCAL)
+    log.app.webhook(topic, url=receiver.url, name="blind", **(LOCAL | {"secret": "env:NOT_SET_ANYWHERE"}))
+    with delivering(log):
+        log.send(topic, "x")
+        receiver.wait_for_count(1)
+        found = log.wait_for(lambda hooks: hooks["blind"]["problem"])
+    assert "NOT_SET_ANYWHERE" in found["blind"]["problem"]
+    assert found["blind"]["counts"]["delivered"] == 0
+
+
+def test_a_hook_waits_for_a_topic_that_does_not_exist_yet(log, receiver):
+    topic = f"{log.app.name}-later"
+    log.app.webhook(topic, url=receiver.url, **LOCAL)
+    with delivering(log):
+        log.wait_for(lambda hooks: "does not exist" in (hooks[f"{topic}.webhook"]["problem"] or ""))
+        log.topic("later", partitions=2)
+        log.send(topic, "x")
+        receiver.wait_for_count(1)
+        assert log.wait_for_counts(f"{topic}.webhook", delivered=1)["problem"] is None
+
+
+def test_partitions_that_are_added_are_followed_from_their_start(log, receiver):
+    from confluent_kafka.admin import NewPartitions
+
+    topic = log.topic()
+    log.app.webhook(topic, url=receiver.url, **LOCAL)
+    with delivering(log):
+        log.admin.create_partitions([NewPartitions(topic, 3)])[topic].result(20)
+        log.send(topic, "a", partition=1)
+        log.send(topic, "b", partition=2)
+        receiver.wait_for_count(2)
+
+
+def test_a_second_deliverer_takes_over_and_the_first_ends(log, receiver):
+    topic = log.topic()
+    log.app.webhook(topic, url=receiver.url, **LOCAL)
+    with pytest.raises(FencedError), delivering(log), delivering(log):
+        log.send(topic, *range(5))
+        log.wait_for_counts(f"{topic}.webhook", delivered=5)
+    assert len(set(receiver.ids)) == 5
+
+
+def test_while_a_secret_is_replaced_receivers_with_either_are_served(log, receiver, monkeypatch):
+    topic, new = log.topic(), new_secret()
+    monkeypatch.setenv("HOOK_SECRET", f"{new} {receiver.secret}")
+    log.app.webhook(topic, url=receiver.url, **LOCAL)
+    with Receiver(new) as other:
+        log.app.webhook(topic, url=other.url, name="other", **LOCAL)
+        with delivering(log):
+            log.send(topic, "x")
+            receiver.wait_for_count(1)
+            other.wait_for_count(1)
+
+
+def test_the_log_may_be_away_for_a_while(tmp_path, receiver):
+    with BrokerProcess(tmp_path) as broker:
+        log = Log(broker.bootstrap)
+        topic = log.topic()
+        log.app.webhook(topic, url=receiver.url, **LOCAL)
+        with delivering(log):
+            log.send(topic, *range(5))
+            receiver.wait_for_count(5)
+            broker.kill()
+            broker.start()
+            log.send(topic, *range(5, 10))
+            receiver.wait_for_count(10)
+            log.wait_for_counts(f"{topic}.webhook", delivered=10)
+    assert [each.data for each in receiver.requests] == list(range(10))
