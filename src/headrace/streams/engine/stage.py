@@ -6,9 +6,8 @@ the same windows, whether or not it has rows.
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from headrace.streams.engine.bucket import BucketBatch, advance_bucket, batch_summary
@@ -16,6 +15,9 @@ from headrace.streams.engine.bucket_log import BucketCopy, Entry, Head, append, 
 from headrace.streams.engine.messages import ALL_VIEWS, Kind
 from headrace.streams.engine.plan import StreamPlan
 from headrace.streams.event_time import NO_WATERMARK
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["BucketStage"]
 
@@ -39,7 +41,10 @@ class BucketStage(StatefulProcessor):
         key: Any,
         rows: Iterator[Any],
         timerValues: Any,  # noqa: ARG002, N803
-    ) -> Iterator[pd.DataFrame]:
+    ) -> "Iterator[pd.DataFrame]":
+        # Here, for before its first batch a query starts a process that only looks at this class.
+        import pandas as pd
+
         bucket = int(key[0])
         batch = BucketBatch()
         for frame in rows:
