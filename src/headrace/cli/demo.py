@@ -5,27 +5,38 @@ from typing import Annotated
 
 import typer
 
+from headrace.cli.options import Json
+
 __all__ = ["demo"]
 
 
 def demo(
     seconds: Annotated[
-        float,
-        typer.Option("--seconds", metavar="N", min=1, help="How long it lives after its first result."),
-    ] = 20,
-    rate: Annotated[int, typer.Option("--rate", metavar="N", min=1, help="Events a second.")] = 2000,
+        float | None,
+        typer.Option(
+            "--seconds",
+            metavar="N",
+            min=1,
+            help="Stop the traffic N seconds after the first result, and prove every view. "
+            "Without it the shop lives until Ctrl-C.",
+        ),
+    ] = None,
+    rate: Annotated[int, typer.Option("--rate", metavar="N", min=1, help="Events a second.")] = 200,
     data: Annotated[
         Path | None,
         typer.Option(
-            "--data", metavar="DIR", help="An empty folder to keep everything in; else a temporary one."
+            "--data",
+            metavar="DIR",
+            help="Keep everything in this folder, where the next start goes on; else a temporary one.",
         ),
     ] = None,
     bootstrap: Annotated[
         str | None,
         typer.Option("--bootstrap", "-b", metavar="HOST:PORT", help="Use this log instead of starting one."),
     ] = None,
+    as_json: Json = False,
 ) -> int:
     """Run the demonstration: a small shop that lives, and is proved at the end."""
-    from headrace.demo import run  # Spark is heavy: only for whoever asks for it
+    from headrace.demo import run  # what it needs is heavy: only for whoever asks for it
 
-    return run(seconds, rate=rate, data=data, bootstrap=bootstrap)
+    return run(seconds, rate=rate, data=data, bootstrap=bootstrap, as_json=as_json)

@@ -1,76 +1,104 @@
-"""What the demonstration says while it runs; may be called from any thread."""
+"""What the demonstration says while it runs, for people or for programs; may be called from any thread."""
 
+import json
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from headrace.app.sink import BatchReport
-from headrace.app.verifying import Verdict
-from headrace.views import Change
+from headrace.demo.judging import OUTCOMES, ViewVerdict
 
-__all__ = ["Display"]
+__all__ = ["Display", "Pace"]
 
-_EVERY_LINE = 5
-_COUNTS = ("on_time", "corrected", "dropped", "filtered", "dead")
+_COLUMNS = ("rows", "on time", "corrected", "dropped", "filtered", "dead letters")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How quick a view was: events a second, and seconds from the log into the view."""
+
+    events_per_s: float
+    median_s: float | None
+    worst_s: float | None
 
 
 class Display:
-    """Lines with the seconds since the start, and a table at the end."""
+    """Lines with the seconds since the start, and a table at the end; with `as_json`, one object a line."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, as_json: bool = False) -> None:
         self._began = time.monotonic()
+        self._as_json = as_json
         self._lock = threading.Lock()
-        self._console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
-        self._lines = 0
-        self.first_result_s: float | None = None
+        self._console = Console(highlight=False, width=None if sys.stdout.isatty() else 150)
 
     @property
     def seconds(self) -> float:
         """Since the start."""
         return time.monotonic() - self._began
 
-    def say(self, text: str) -> None:
-        """One line."""
+    def say(self, text: str, event: str = "message", **fields: Any) -> None:
+        """One line; programs get the event and its fields beside the text."""
         with self._lock:
-            self._console.print(f"{self.seconds:6.1f} s  {text}", markup=False, soft_wrap=True)
+            if self._as_json:
+                self._write({"seconds": round(self.seconds, 2), "event": event, "text": text, **fields})
+            else:
+                self._console.print(f"{self.seconds:6.1f} s  {text}", markup=False, soft_wrap=True)
 
-    def sent(self, progress: Mapping[str, Any]) -> None:
-        """What the traffic says of itself."""
-        self._lines += 1
-        if self.first_result_s is None and self._lines % _EVERY_LINE == 1:
-            self.say(f"traffic: {sum(progress['acknowledged'].values()):,} events acknowledged")
-
-    def batch(self, report: BatchReport) -> None:
-        """One micro-batch that had records or changed something."""
-        changed = [f"{name} {count:,}" for name, count in report.changed.items() if count]
-        if not report.records and not changed:
+    def block(self, lines: Iterable[str], event: str) -> None:
+        """Lines that belong together, under one time."""
+        listed = list(lines)
+        if not listed:
             return
-        if changed and self.first_result_s is None:
-            self.first_result_s = self.seconds
-        self.say(
-            f"{report.query}: {report.records:,} records; changed: {', '.join(changed) or 'nothing yet'}"
-        )
-
-    def correction(self, change: Change) -> None:
-        """A published result that was taken back and put right."""
-        assert change.before is not None and change.after is not None
-        where = f"{change.key['region']} {change.key['window_start'][11:16]}"
-        was, now = change.before["revenue"], change.after["revenue"]
-        self.say(f"  corrected: revenue of {where} was {was:,.2f} and is {now:,.2f}")
-
-    def verdicts(self, verdicts: Sequence[Verdict], freshness: Mapping[str, str]) -> None:
-        """The table of results."""
-        table = Table("view", box=None, pad_edge=False)
-        for name in ("rows", *(each.replace("_", " ") for each in _COUNTS), "reflects", "verdict"):
-            table.add_column(name, justify="right")
-        for each in verdicts:
-            counts = [f"{each.reflected.books.get(name, 0):,}" for name in _COUNTS]
-            word = "equal" if each.is_equal else f"{len(each.differences):,} rows differ"
-            table.add_row(each.view, f"{each.rows:,}", *counts, freshness[each.view], word)
+        if self._as_json:
+            self.say(listed[0], event, lines=listed)
+            return
+        self.say(listed[0])
         with self._lock:
-            self._console.print(table)
+            for line in listed[1:]:
+                self._console.print(f"          {line}", markup=False, soft_wrap=True)
+
+    def verdicts(self, verdicts: Sequence[ViewVerdict], paces: Mapping[str, Pace]) -> None:
+        """The table of results."""
+        with self._lock:
+            if self._as_json:
+                self._write({"event": "table", "views": [_data(each, paces[each.view]) for each in verdicts]})
+            else:
+                self._console.print(_table(verdicts, paces))
+
+    def _write(self, data: Mapping[str, Any]) -> None:
+        sys.stdout.write(json.dumps(data) + "\n")
+        sys.stdout.flush()
+
+
+def _data(verdict: ViewVerdict, pace: Pace) -> dict[str, Any]:
+    return {
+        "view": verdict.view,
+        "rows": verdict.rows,
+        **{name: verdict.books.get(name, 0) for name in OUTCOMES},
+        "events_per_s": round(pace.events_per_s, 1),
+        "freshness_s": pace.median_s,
+        "freshness_worst_s": pace.worst_s,
+        "different": verdict.different,
+    }
+
+
+def _table(verdicts: Sequence[ViewVerdict], paces: Mapping[str, Pace]) -> Table:
+    table = Table("view", box=None, pad_edge=False)
+    for name in (*_COLUMNS, "events/s", "freshness", "worst", "verdict"):
+        table.add_column(name, justify="right")
+    for each in verdicts:
+        pace = paces[each.view]
+        counts = [f"{each.books.get(name, 0):,}" for name in OUTCOMES]
+        times = [f"{pace.events_per_s:,.0f}", _seconds(pace.median_s), _seconds(pace.worst_s)]
+        word = "equal" if not each.different else f"{each.different:,} rows differ"
+        table.add_row(each.view, f"{each.rows:,}", *counts, *times, word)
+    return table
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f} s"

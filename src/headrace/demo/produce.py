@@ -1,28 +1,41 @@
-"""The traffic's process: sends events until its standard input closes, then says what was acknowledged.
+"""The traffic's process: a Kafka client that sends the shop's events until its standard input closes.
 
-It prints one JSON document a line: {"acknowledged": {topic: n}, "faults": {fault: n},
-"failed": n}, about once a second and at the end. It ends with its parent, whose end
-closes the input.
+It begins with the shop's last minutes, so that there is something to see at once, and then
+keeps to the clock. Killed and started again, it goes on where the log ends; events that
+were not acknowledged by then never happened.
+
+It prints one JSON document a line: {"pid": n, "acknowledged": {topic: n}, "faults":
+{fault: n}, "failed": n, "behind_s": x}, about once a second and at the end, when nothing is
+under way any more. It ends with its parent, whose end closes the input.
 """
 
 import argparse
 import json
+import os
 import select
 import signal
 import sys
 import time
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from itertools import islice
 from typing import Any
 
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import KafkaError, Message, TopicPartition
+from confluent_kafka import admin as kafka_admin
 
-from headrace.client import Connection, producer
-from headrace.demo.traffic import SHOP_SECONDS_PER_SECOND, Event, traffic
+from headrace.client import Connection, admin, producer
+from headrace.demo.traffic import TOPICS, Event, slot_at, traffic
+from headrace.views.topics import TopicSettings, create_topics
 
 __all__ = ["main"]
 
-_SLICES_PER_SECOND = 20
+_kafka: Any = kafka_admin  # its vocabulary is not exported to type checkers
+PARTITIONS = 2
+_SLICE_S = 0.05
+_MAX_SLICE = 2_000
+_FLUSH_S = 120
 
 
 class Acknowledged:
@@ -33,7 +46,7 @@ class Acknowledged:
         self.faults: Counter[str] = Counter()
         self.failed = 0
 
-    def on_delivery(self, event: Event, error: KafkaError | None) -> None:
+    def on_delivery(self, event: Event, error: KafkaError | None, _: Message) -> None:
         if error is not None:
             self.failed += 1
             print(f"not delivered: {error}", file=sys.stderr)
@@ -42,9 +55,9 @@ class Acknowledged:
         if event.fault is not None:
             self.faults[event.fault] += 1
 
-    def say(self) -> None:
-        line = {"acknowledged": self.topics, "faults": self.faults, "failed": self.failed}
-        print(json.dumps(line), flush=True)
+    def say(self, behind_s: float) -> None:
+        line = {"pid": os.getpid(), "acknowledged": self.topics, "faults": self.faults, "failed": self.failed}
+        print(json.dumps({**line, "behind_s": round(behind_s, 1)}), flush=True)
 
 
 def main() -> int:
@@ -52,28 +65,50 @@ def main() -> int:
     parser.add_argument("--bootstrap", required=True)
     parser.add_argument("--rate", type=int, required=True)
     parser.add_argument("--seed", type=int, required=True)
-    parser.add_argument("--seconds", type=float, required=True)
+    parser.add_argument("--history-seconds", type=float, required=True)
     given = parser.parse_args()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to end
+    connection = Connection(bootstrap_servers=given.bootstrap, client_id="demo-shop")
+    create_topics(connection, {topic: TopicSettings(partitions=PARTITIONS) for topic in TOPICS})
+    begin = max(datetime.now(UTC) - timedelta(seconds=given.history_seconds), _last_time(connection))
+    return _send_all(connection, given.seed, given.rate, slot_at(begin, given.rate) + 1)
+
+
+def _last_time(connection: Connection) -> datetime:
+    """The newest record's time; the epoch if there is none."""
+    client = admin(connection)
+    timeout_s = connection.retry_timeout_ms / 1000
+    known = client.list_topics(timeout=timeout_s).topics
+    partitions = [TopicPartition(topic, each) for topic in TOPICS for each in known[topic].partitions]
+    found = client.list_offsets({each: _kafka.OffsetSpec.max_timestamp() for each in partitions})
+    newest = max(each.result(timeout_s).timestamp for each in found.values())
+    return datetime.fromtimestamp(max(newest, 0) / 1000, UTC)
+
+
+def _send_all(connection: Connection, seed: int, rate: int, slot: int) -> int:
+    """Sends what happens in every slot once its time has come."""
     done = Acknowledged()
-    client = producer(Connection(bootstrap_servers=given.bootstrap, client_id="demo-shop"), linger_ms=5)
-    # Early enough for the fast clock not to overtake ours, were the demo to last twice as long.
-    opening = datetime.now(UTC) - timedelta(seconds=2 * given.seconds * SHOP_SECONDS_PER_SECOND + 600)
-    source = traffic(given.seed, given.rate, opening)
-    began, sent, said = time.monotonic(), 0, 0.0
-    while not _input_closed(1 / _SLICES_PER_SECOND):
-        now = time.monotonic() - began
-        for _ in range(int(now * given.rate) - sent):
-            _send(client, next(source), done)
-            sent += 1
+    client = producer(connection, enable_idempotence=True, linger_ms=5)
+    slots = traffic(seed, rate, slot)
+    sent, said = 0, time.monotonic()
+    while not _input_closed(0 if _slots_due(slot, rate) > 0 else _SLICE_S):
+        for events in islice(slots, min(_slots_due(slot, rate), _MAX_SLICE)):
+            slot += 1
+            for event in events:
+                _send(client, event, done)
+                sent += 1
         client.poll(0)
-        if now - said >= 1:
-            said = now
-            done.say()
-    client.flush(60)
+        if time.monotonic() - said >= 1:
+            said = time.monotonic()
+            done.say(_slots_due(slot, rate) / rate)
+    client.flush(_FLUSH_S)
     done.failed = sent - done.topics.total()
-    done.say()
+    done.say(0)
     return 0 if done.failed == 0 else 1
+
+
+def _slots_due(slot: int, rate: int) -> int:
+    return max(0, slot_at(datetime.now(UTC), rate) - slot)
 
 
 def _input_closed(wait_s: float) -> bool:
@@ -82,12 +117,16 @@ def _input_closed(wait_s: float) -> bool:
 
 
 def _send(client: Any, event: Event, done: Acknowledged) -> None:
-    def on_delivery(error: KafkaError | None, _: Message) -> None:
-        done.on_delivery(event, error)
-
+    on_delivery = partial(done.on_delivery, event)
     while True:
         try:
-            client.produce(event.topic, event.value, key=event.key, on_delivery=on_delivery)
+            client.produce(
+                event.topic,
+                event.value,
+                key=event.key,
+                timestamp=event.timestamp_ms,
+                on_delivery=on_delivery,
+            )
             return
         except BufferError:  # the log is slower than the shop: wait for it
             client.poll(0.1)

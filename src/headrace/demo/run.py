@@ -1,176 +1,168 @@
-"""Runs the demonstration from start to verdict: an ordinary application, traffic, and the proof."""
+"""Runs the demonstration from start to verdict: a shop that lives, and the proof at its end."""
 
 import contextlib
-import shutil
-import tempfile
-from collections.abc import Iterator, Mapping
+import signal
+import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import SparkSession
-
-from headrace.app.loading import load_app
-from headrace.app.running import Running, RunOptions, running
-from headrace.app.verifying import Verdict, verify_view
-from headrace.client import LATEST, Connection, RawFetcher
-from headrace.demo.children import TrafficProcess
 from headrace.demo.display import Display
-from headrace.errors import ConfigError, RequestError
-from headrace.views import Kind
+from headrace.demo.folders import demo_folder
+from headrace.demo.judging import complaints, verify
+from headrace.demo.opening import APPLICATION, Opening, Shop, open_shop
+from headrace.demo.telling import Told, hook_counts, not_told, told_lines, untold
+from headrace.demo.watching import Watch, log_ends
+from headrace.errors import RequestError, RetriableError
 
-__all__ = ["APPLICATION", "run"]
+__all__ = ["run"]
 
-APPLICATION = Path(__file__).with_name("shop.py")
 _INTERRUPTED = 130
-_CATCH_UP_S = 180
-_MAX_CORRECTIONS_SHOWN = 2
+_LOOK_S = 0.5
+_NEWS_S = 10
+_CATCH_UP_S = 300
+_TO_LOOK_AT = (
+    "  Views: revenue_per_minute moves while you look, and best_sellers",
+    "  Pipeline: how it hangs together, with throughput and delay",
+    "  Late and Dead letters: what goes wrong on purpose",
+    "  Topics: shop.orders as they come; shop.large-orders, of which a webhook and a mail tell",
+)
 
 
 def run(
     seconds: float | None = None,
     *,
-    rate: int = 2000,
-    data: str | Path | None = None,
+    rate: int = 200,
+    data: Path | None = None,
     bootstrap: str | None = None,
-    seed: int = 7,
+    as_json: bool = False,
 ) -> int:
     """Lets the shop live for `seconds` after its first result; 0 if every view is what the log says.
 
-    1 says that a view differs (the differences are printed), 130 that Ctrl-C ended it.
-    Everything is kept in `data`, an empty folder, or in a temporary one that is removed.
-    `bootstrap` names a log to use instead of starting one.
+    1 says that a view differs (the differences are printed), 130 that it was interrupted
+    before its time. Without `seconds` it lives until Ctrl-C, and that is no failure.
+    Everything is kept in `data`, where a second start goes on, or in a temporary folder that
+    is removed. `bootstrap` names a log to use instead of starting one.
     """
-    display = Display()
-    with _folder(data) as folder:
+    display = Display(as_json=as_json)
+    with _interruptible(), demo_folder(data) as folder:
+        kept = "" if data else ", which is removed at the end"
+        display.say(f"everything is kept in {folder}{kept}", "folder", folder=str(folder))
         try:
-            return _run(20 if seconds is None else seconds, rate, seed, folder, bootstrap, display)
+            with open_shop(Opening(folder=folder, rate=rate, bootstrap=bootstrap), display) as shop:
+                _wait_for_first_result(shop)
+                with contextlib.closing(Watch(folder, shop.fetcher)) as watch:
+                    _live(shop, watch, seconds)
+                    return _prove(shop, watch)
         except KeyboardInterrupt:
-            display.say("interrupted; everything was stopped")
-            return _INTERRUPTED
+            display.say("interrupted; nothing was verified, which --seconds N does", "interrupted")
+            return 0 if seconds is None else _INTERRUPTED
 
 
-def _run(seconds: float, rate: int, seed: int, folder: Path, bootstrap: str | None, display: Display) -> int:
-    app = load_app(APPLICATION)
-    options = RunOptions(data=folder, bootstrap=bootstrap)
-    with running(app, options, on_batch=display.batch, on_message=display.say) as started:
-        display.say(f"running {APPLICATION.name}: {', '.join(app.views)}")
-        traffic = TrafficProcess(
-            bootstrap=started.bootstrap, rate=rate, seed=seed, seconds=seconds, on_progress=display.sent
-        )
-        with contextlib.closing(contextlib.ExitStack()) as ending:
-            ending.callback(traffic.end)
-            display.say(f"traffic: {rate:,} events a second (process {traffic.pid})")
-            _live(started, display, seconds)
-            last = traffic.finish()
-        _say_sent(last, display)
-        _wait_until_caught_up(started)
-        return _verdict(started, last, display)
+# --- living -------------------------------------------------------------------------------------
 
 
-def _live(started: Running, display: Display, seconds: float) -> None:
-    """Waits for the first result and then for `seconds`, showing corrections as they come."""
-    seen = 0
-    while display.first_result_s is None:
-        started.wait(0.5)
-    while display.seconds < display.first_result_s + seconds:
-        started.wait(1)
-        seen = _show_corrections(started, display, seen)
+def _wait_for_first_result(shop: Shop) -> None:
+    is_told = False
+    while not shop.has_result.is_set():
+        shop.keeper.wait(_LOOK_S)
+        if not is_told and shop.sent.behind_s == 0:
+            is_told = True
+            count = shop.sent.acknowledged.total()
+            text = f"traffic: {count:,} events acknowledged; from here on it keeps to the clock"
+            shop.display.say(text, "sending")
+    shop.display.say(f"first result, {shop.display.seconds:.1f} s after the start", "first result")
+    if shop.console is not None:
+        shop.display.block((f"open {shop.console}", *_TO_LOOK_AT), "console")
 
 
-def _show_corrections(started: Running, display: Display, seen: int) -> int:
-    store = started.stores["revenue_per_minute"]
-    last = store.last_sequence("revenue_per_minute")
-    with contextlib.suppress(RequestError):  # more came than is kept: go on with what comes next
-        changes = store.changes("revenue_per_minute", since=seen, limit=10_000)
-        corrections = [each for each in changes if each.kind == Kind.CORRECTION and each.before is not None]
-        for change in corrections[-_MAX_CORRECTIONS_SHOWN:]:
-            display.correction(change)
-    return last
+def _live(shop: Shop, watch: Watch, seconds: float | None) -> None:
+    """Shows what the views show, for `seconds` or until somebody interrupts."""
+    began = time.monotonic()
+    news_at = 0.0
+    while seconds is None or time.monotonic() < began + seconds:
+        shop.keeper.wait(_LOOK_S)
+        with contextlib.suppress(RetriableError):  # the log is away, which its keeper sees to
+            watch.look()
+        if time.monotonic() >= news_at:
+            news_at = time.monotonic() + _NEWS_S
+            shop.display.block(watch.headlines(), "headlines")
+            shop.display.block(watch.corrections(), "corrections")
 
 
-def _say_sent(last: Mapping[str, Any], display: Display) -> None:
-    faults = ", ".join(f"{count:,} {name}" for name, count in sorted(last["faults"].items()))
-    total = sum(last["acknowledged"].values())
-    display.say(
-        f"traffic: stopped; {total:,} events acknowledged, of these {faults}; {last['failed']:,} failed"
-    )
+# --- proving ------------------------------------------------------------------------------------
 
 
-def _wait_until_caught_up(started: Running) -> None:
-    """Waits until every view reflects the end of the log."""
-    for _ in range(_CATCH_UP_S * 2):
-        if not _behind(started):
-            return
-        started.wait(0.5)
-    raise RequestError(f"the views did not catch up within {_CATCH_UP_S} s: {', '.join(_behind(started))}")
-
-
-def _behind(started: Running) -> list[str]:
-    behind = []
-    with RawFetcher(Connection(bootstrap_servers=started.bootstrap)) as fetcher:
-        for planned in started.plan.streams:
-            ends = fetcher.offsets(planned.name, LATEST)
-            for view in planned.views:
-                if view.view.name in started.stores:
-                    reflected = started.stores[view.view.name].reflected(view.view.name).offsets
-                    if any(reflected.get(planned.name, {}).get(each, 0) < end for each, end in ends.items()):
-                        behind.append(view.view.name)
-    return behind
-
-
-def _verdict(started: Running, last: Mapping[str, Any], display: Display) -> int:
-    spark = SparkSession.getActiveSession()
-    assert spark is not None
-    display.say("verifying every view against a batch recomputation from the log")
-    verdicts, reflects = [], {}
-    for planned in started.plan.streams:
-        for number, view in enumerate(planned.views):
-            name = view.view.name
-            if name in started.stores:
-                verdict = verify_view(spark, planned, number, started.stores[name], started.bootstrap)
-                verdicts.append(verdict)
-                offsets = verdict.reflected.offsets[planned.name]
-                reflects[name] = f"{sum(offsets.values()):,} offsets"
-    display.verdicts(verdicts, reflects)
-    wrong = [*_wrong(verdicts), *_unbalanced(started, verdicts, last)]
+def _prove(shop: Shop, watch: Watch) -> int:
+    """Stops the traffic, lets the views catch up, and holds them against the log."""
+    shop.traffic.finish()
+    _say_sent(shop)
+    _wait_until_caught_up(shop, watch)
+    told = _wait_until_told(shop)
+    ends = log_ends(shop.fetcher)
+    shop.display.say("verifying every view against a batch recomputation from the log", "verifying")
+    verdicts = verify(APPLICATION, shop.folder, shop.bootstrap)
+    shop.display.verdicts(verdicts, {each.view: watch.pace(each.view) for each in verdicts})
+    shop.display.block(told_lines(told, shop.receivers.of), "told")
+    wrong = list(complaints(verdicts, ends, shop.starts, shop.sent.acknowledged))
+    wrong += not_told(shop.told_before, told, shop.receivers.of)
     for line in wrong:
-        display.say(line)
+        shop.display.say(line, "complaint")
     if not wrong:
-        display.say("checked: every view is exactly what the log says, and every event is accounted for")
+        text = "checked: every view is exactly what the log says, and every event is accounted for"
+        shop.display.say(text, "checked")
     return 1 if wrong else 0
 
 
-def _wrong(verdicts: list[Verdict]) -> Iterator[str]:
-    for verdict in verdicts:
-        for each in verdict.differences[:5]:
-            key = dict(each.key)
-            yield f"DIFFERENT {verdict.view} {key}: served {each.served}, recomputed {each.recomputed}"
+def _say_sent(shop: Shop) -> None:
+    sent = shop.sent
+    faults = ", ".join(f"{count:,} {name}" for name, count in sorted(sent.faults.items()))
+    shop.display.say(
+        f"traffic: stopped; {sent.acknowledged.total():,} events acknowledged, of these {faults}; "
+        f"{sent.failed:,} failed",
+        "sent",
+        acknowledged=sent.acknowledged,
+        faults=sent.faults,
+        failed=sent.failed,
+    )
 
 
-def _unbalanced(started: Running, verdicts: list[Verdict], last: Mapping[str, Any]) -> Iterator[str]:
-    """Every acknowledged event must be in the books of every view of its stream, once."""
-    topics = {view.view.name: planned.name for planned in started.plan.streams for view in planned.views}
-    for verdict in verdicts:
-        counted = sum(
-            verdict.reflected.books.get(name, 0)
-            for name in ("on_time", "corrected", "dropped", "filtered", "dead")
-        )
-        sent = last["acknowledged"].get(topics[verdict.view], 0)
-        if counted != sent:
-            yield f"UNBALANCED {verdict.view}: {sent:,} events acknowledged, {counted:,} in its books"
+def _wait_until_caught_up(shop: Shop, watch: Watch) -> None:
+    """Waits until every view reflects the end of the log."""
+    deadline = time.monotonic() + _CATCH_UP_S
+    while behind := watch.behind():
+        if time.monotonic() > deadline:
+            raise RequestError(f"the views did not catch up within {_CATCH_UP_S} s: {', '.join(behind)}")
+        shop.keeper.wait(_LOOK_S)
+
+
+def _wait_until_told(shop: Shop) -> Told:
+    """Waits until nobody remains to be told of a large order."""
+    deadline = time.monotonic() + _CATCH_UP_S
+    while left := untold(told := hook_counts(shop.bootstrap)):
+        if time.monotonic() > deadline:
+            raise RequestError(f"not everybody was told within {_CATCH_UP_S} s: {', '.join(left)}")
+        shop.keeper.wait(_LOOK_S)
+    return told
+
+
+# --- signals ------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
-def _folder(data: str | Path | None) -> Iterator[Path]:
-    if data is None:
-        temporary = Path(tempfile.mkdtemp(prefix="headrace-demo-"))
-        try:
-            yield temporary
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
+def _interruptible() -> Iterator[None]:
+    """SIGTERM and a terminal that closes end it as Ctrl-C does."""
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
         return
-    folder = Path(data)
-    folder.mkdir(parents=True, exist_ok=True)
-    if any(folder.iterdir()):
-        raise ConfigError(f"{folder} is not empty; name an empty folder, or none to use a temporary one")
-    yield folder
+    kept = {each: signal.signal(each, interrupt) for each in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for each, handler in kept.items():
+            signal.signal(each, handler)

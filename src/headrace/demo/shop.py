@@ -1,7 +1,4 @@
-"""A small shop: what `headrace demo` runs. An ordinary application file; run it yourself with
-
-headrace run src/headrace/demo/shop.py
-"""
+"""A small shop: what `headrace demo` runs. An ordinary application file."""
 
 from headrace import App, agg, hopping, session, sliding, tumbling
 
@@ -12,23 +9,29 @@ orders = app.stream(
     schema="order_id string, region string, product string, quantity long, amount double, "
     "placed_at timestamp",
     event_time="placed_at",
-    lateness="20 seconds",
-    late="correct",
-    correct_for="1 hour",
+    lateness="10 seconds",
+    late="correct",  # stragglers correct what was published
 )
 
 clicks = app.stream(
     "shop.clicks",
     schema="visitor string, page string, clicked_at timestamp",
     event_time="clicked_at",
-    lateness="20 seconds",
+    lateness="10 seconds",  # later ones are counted, and kept in shop.late
+)
+
+searches = app.stream(
+    "shop.searches",
+    schema="visitor string, term string, found long, searched_at timestamp",
+    event_time="searched_at",
+    lateness="10 seconds",
 )
 
 payments = app.stream(
     "shop.payments",
     schema="payment_id string, card string, ok boolean, paid_at timestamp, sent_at timestamp",
     event_time="paid_at",
-    sent_at="sent_at",  # the terminals' clocks are wrong; the log's is not
+    sent_at="sent_at",  # some terminals' clocks are wrong; the log's is not
     lateness="2 seconds",
 )
 
@@ -36,30 +39,58 @@ payments = app.stream(
 @app.view
 def revenue_per_minute():
     """Revenue of each region, minute by minute, corrected when stragglers come."""
-    return orders.window(tumbling("1 minute"), by="region").agg(revenue=agg.sum("amount"), orders=agg.count())
+    return orders.window(tumbling("1 minute"), by="region", emit="update").agg(
+        revenue=agg.sum("amount"), orders=agg.count()
+    )
 
 
 @app.view
 def best_sellers():
-    """Pieces of each product sold in the last ten minutes."""
-    return orders.window(hopping("10 minutes", every="1 minute"), by="product").agg(sold=agg.sum("quantity"))
+    """Pieces of each product sold in ten minutes, every minute anew."""
+    return orders.window(hopping("10 minutes", every="1 minute"), by="product", emit="update").agg(
+        sold=agg.sum("quantity")
+    )
 
 
 @app.view
 def visits():
-    """Clicks of a visitor that are at most two minutes apart."""
-    return clicks.window(session("2 minutes"), by="visitor").agg(
-        pages=agg.count(), landed_on=agg.first("page")
+    """Clicks of a visitor that are at most a minute apart."""
+    return clicks.window(session("1 minute"), by="visitor").agg(
+        pages=agg.count(), landed_on=agg.first("page"), left_from=agg.last("page")
     )
 
 
 @app.view
 def failed_payments():
-    """For each failed payment, how many of the card failed in the ten seconds up to it."""
-    return payments.where("not ok").window(sliding("10 seconds"), by="card").agg(failures=agg.count())
+    """For each failed payment, how many of the card failed in the minute up to it."""
+    return payments.where("not ok").window(sliding("1 minute"), by="card").agg(failures=agg.count())
+
+
+@app.view
+def searches_per_minute():
+    """What people look for, and how often they find nothing."""
+    return (
+        searches.with_columns(nothing="if(found = 0, 1, 0)")
+        .window(tumbling("1 minute"), by="term", emit="update")
+        .agg(searches=agg.count(), in_vain=agg.sum("nothing"))
+    )
 
 
 @app.topic("shop.large-orders", key="order_id")
 def large_orders():
     """Orders that somebody should look at."""
-    return orders.where("amount > 180").select("order_id", "region", "amount")
+    return orders.where("amount > 1000").select("order_id", "region", "product", "quantity", "amount")
+
+
+app.webhook(
+    "shop.large-orders",
+    url="env:SHOP_WEBHOOK_URL",
+    secret="env:SHOP_WEBHOOK_SECRET",
+    allow="127.0.0.0/8",  # in the demonstration, the receiver is on this machine
+)
+app.email(
+    "shop.large-orders",
+    to="owner@shop.example",
+    subject="{quantity} x {product} for {amount}",
+    smtp="env:SHOP_SMTP",
+)

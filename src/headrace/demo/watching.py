@@ -1,0 +1,97 @@
+"""Looks at the log and at the views from outside, as any reader of them may."""
+
+import contextlib
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+from headrace.client import LATEST, RawFetcher
+from headrace.demo.display import Pace
+from headrace.demo.freshness import Freshness
+from headrace.demo.headlines import correction, headlines
+from headrace.demo.judging import Ends
+from headrace.demo.traffic import TOPICS
+from headrace.errors import RequestError
+from headrace.views import Kind, ViewStore, open_store
+
+__all__ = ["Watch", "log_ends"]
+
+_CORRECTED_VIEW = "revenue_per_minute"
+_MAX_CORRECTIONS_SHOWN = 2
+
+
+def log_ends(fetcher: RawFetcher) -> Ends:
+    """Where the shop's topics end; a topic that is not there yet is left out."""
+    ends: dict[str, dict[int, int]] = {}
+    for topic in TOPICS:
+        with contextlib.suppress(RequestError):
+            ends[topic] = fetcher.offsets(topic, LATEST)
+    return ends
+
+
+class Watch:
+    """The views of a shop that runs, from its first result on."""
+
+    def __init__(self, folder: Path, fetcher: RawFetcher) -> None:
+        self._fetcher = fetcher
+        self._store: ViewStore = open_store(f"sqlite:///{folder / 'views.db'}")
+        self._began = time.monotonic()
+        self._freshness: dict[str, Freshness] = {}
+        self._first: dict[str, int] = {}
+        self._last: dict[str, tuple[int, float]] = {}
+        self._seen = self._store.last_sequence(_CORRECTED_VIEW)
+
+    def look(self) -> Ends:
+        """Notes how far the views are behind the log, whose ends are returned."""
+        ends, now = log_ends(self._fetcher), time.monotonic() - self._began
+        for view in self._store.views():
+            for topic, offsets in self._store.reflected(view).offsets.items():
+                count = sum(offsets.values())
+                self._freshness.setdefault(view, Freshness()).note(now, ends.get(topic, {}), offsets)
+                self._first.setdefault(view, count)
+                if count > self._last.get(view, (0, 0.0))[0]:
+                    self._last[view] = (count, now)
+        return ends
+
+    def behind(self) -> list[str]:
+        """Views that do not reflect the whole log yet, each with how much is missing."""
+        ends = self.look()
+        missing = {view: self._missing(view, ends) for view in self._store.views()}
+        return [f"{view} ({count:,} events)" for view, count in missing.items() if count]
+
+    def pace(self, view: str) -> Pace:
+        """How quick a view was so far."""
+        count, at_s = self._last.get(view, (0, 0.0))
+        fresh = self._freshness.get(view, Freshness())
+        return Pace(
+            events_per_s=(count - self._first.get(view, 0)) / at_s if at_s else 0.0,
+            median_s=fresh.median_s,
+            worst_s=fresh.worst_s,
+        )
+
+    def headlines(self) -> list[str]:
+        """What the views show now."""
+        return list(headlines(self._store, datetime.now(UTC)))
+
+    def corrections(self) -> Iterator[str]:
+        """The last corrections since this was last asked."""
+        since, self._seen = self._seen, self._store.last_sequence(_CORRECTED_VIEW)
+        with contextlib.suppress(RequestError):  # more came than is kept: go on with what comes next
+            changes = self._store.changes(_CORRECTED_VIEW, since=since, limit=10_000)
+            found = [each for each in changes if each.kind == Kind.CORRECTION and each.before is not None]
+            yield from map(correction, found[-_MAX_CORRECTIONS_SHOWN:])
+
+    def close(self) -> None:
+        self._store.close()
+
+    def _missing(self, view: str, ends: Ends) -> int:
+        """Events that the view does not reflect yet; at least one before its first batch."""
+        reflected = self._store.reflected(view).offsets
+        if not reflected:
+            return 1
+        return sum(
+            max(0, end - reflected[topic].get(partition, 0))
+            for topic in reflected
+            for partition, end in ends[topic].items()
+        )

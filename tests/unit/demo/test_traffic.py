@@ -1,0 +1,97 @@
+"""The demonstration's traffic: what happens in the shop."""
+
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from itertools import islice, pairwise
+
+import orjson
+import pytest
+
+from headrace.demo.traffic import FAULTS, TOPICS, slot_at, time_of, traffic
+
+RATE = 300
+NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
+FIRST = slot_at(NOON, RATE)
+
+
+def slots(count, *, seed=1, first=FIRST):
+    return list(islice(traffic(seed, RATE, first), count))
+
+
+def events(count, **options):
+    return [event for slot in slots(count, **options) for event in slot]
+
+
+def test_the_same_seed_gives_the_same_events_and_another_does_not():
+    assert events(300) == events(300) != events(300, seed=2)
+
+
+def test_a_second_of_slots_is_a_second_of_the_shop():
+    assert time_of(FIRST, RATE) == NOON
+    assert time_of(FIRST + RATE, RATE) == NOON + timedelta(seconds=1)
+    stamps = [event.timestamp_ms for event in events(RATE + 1)]
+    assert stamps == sorted(stamps)
+    assert (stamps[0], stamps[-1]) == (NOON.timestamp() * 1000, NOON.timestamp() * 1000 + 1000)
+
+
+def test_whoever_goes_on_at_the_next_slot_repeats_no_order():
+    def orders(listed):
+        read = [orjson.loads(each.value) for each in listed if each.topic == "shop.orders" and not each.fault]
+        return {order["order_id"] for order in read}
+
+    before, after = orders(events(500)), orders(events(500, first=FIRST + 500))
+    assert before and after and not before & after
+
+
+def test_every_topic_gets_its_share():
+    counts = Counter(event.topic for event in events(10_000))
+    assert set(counts) == set(TOPICS)
+    assert min(counts.values()) > 1_000
+
+
+def test_every_fault_happens_and_none_is_frequent():
+    counts = Counter(event.fault for event in events(20_000))
+    assert set(counts) == {None, *FAULTS}
+    assert counts[None] > 0.9 * 20_000
+
+
+def first_with(fault):
+    return next(event for event in events(20_000) if event.fault == fault)
+
+
+def test_a_malformed_event_cannot_be_read():
+    with pytest.raises(orjson.JSONDecodeError):
+        orjson.loads(first_with("malformed").value)
+
+
+def test_a_duplicate_is_the_same_event_again():
+    doubled = [slot for slot in slots(5_000) if len(slot) == 2]
+    assert doubled
+    assert all(one._replace(fault="duplicate") == other for one, other in doubled)
+
+
+def test_an_event_from_the_future_is_a_year_ahead_of_its_record():
+    event = first_with("future")
+    fields = orjson.loads(event.value)
+    (time,) = [fields[name] for name in ("placed_at", "clicked_at", "searched_at") if name in fields]
+    ahead_s = datetime.fromisoformat(time).timestamp() - event.timestamp_ms / 1000
+    assert ahead_s == pytest.approx(timedelta(days=365).total_seconds(), abs=1)
+
+
+def test_a_terminal_with_a_wrong_clock_says_rightly_how_long_ago_it_was_paid():
+    event = first_with("skewed")
+    fields = orjson.loads(event.value)
+    paid, sent = (datetime.fromisoformat(fields[name]).timestamp() for name in ("paid_at", "sent_at"))
+    assert abs(sent - event.timestamp_ms / 1000) > 86_000
+    assert 0 <= sent - paid < 2.01
+
+
+def test_visitors_come_stay_a_minute_and_leave():
+    clicks = [(event.timestamp_ms, event.key) for event in events(RATE * 180) if event.topic == "shop.clicks"]
+    seen = {}
+    for at, visitor in clicks:
+        seen.setdefault(visitor, []).append(at)
+    whole = [times for times in seen.values() if clicks[0][0] + 61_000 < times[0] < clicks[-1][0] - 61_000]
+    assert whole
+    assert all(times[-1] - times[0] <= 61_000 for times in whole)
+    assert all(later - at < 60_000 for times in whole for at, later in pairwise(times)), "one visit each"
