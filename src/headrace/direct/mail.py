@@ -84,7 +84,9 @@ def compose(target: Email, message: Message, now_s: float) -> EmailMessage:
 
 
 def _one_line(text: str) -> str:
-    return "".join(each if each.isprintable() else " " for each in text)[:_SUBJECT_LETTERS]
+    """Printable, and free of encoded words: Python's library would decode a line end hidden in one."""
+    line = "".join(each if each.isprintable() else " " for each in text)
+    return line.replace("=?", "= ?")[:_SUBJECT_LETTERS]
 
 
 class EmailSender:
