@@ -128,11 +128,15 @@ class Shop:
         self._batches[schema.name] = number + 1
 
 
-def make_topics(bootstrap: str, names: Sequence[str], partitions: int = 4) -> None:
+def make_topics(
+    bootstrap: str, names: Sequence[str], partitions: int = 4, config: Mapping[str, str] | None = None
+) -> None:
     """Topics that are there once this returns."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    for made in admin.create_topics([NewTopic(each, partitions, 1) for each in names]).values():
-        made.result(30)
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    wanted = [NewTopic(each, partitions, 1, config=dict(config or {})) for each in names]
+    for first in range(0, len(wanted), 100):
+        for made in admin.create_topics(wanted[first : first + 100], request_timeout=120).values():
+            made.result(120)
 
 
 def dead_letter(

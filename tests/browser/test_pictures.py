@@ -99,7 +99,7 @@ def test_steps_without_a_fork_are_drawn_as_one(run):
         """m.graphOf({
             nodes: [{ id: "q", kind: "query", name: "q" }, { id: "a", kind: "step", label: "where ok" },
                     { id: "b", kind: "window", label: "tumbling" }, { id: "v", kind: "view", name: "v" }],
-            edges: [{ tail: "q", head: "a" }, { tail: "a", head: "b" }, { tail: "b", head: "v" }],
+            edges: [{ from: "q", to: "a" }, { from: "a", to: "b" }, { from: "b", to: "v" }],
         })""",
     )
     assert [each["id"] for each in found["nodes"]] == ["q", "a", "v"]

@@ -2,12 +2,8 @@
 
 const INNER = new Set(["step", "window"]);
 
-/** Nodes and edges of what the server describes; an edge is { from, to }. */
-export function graphOf(pipelines) {
-  const graph = pipelines.graph ?? pipelines;
-  const edges = (graph.edges ?? []).map((edge) => ({ from: edge.from ?? edge.tail, to: edge.to ?? edge.head }));
-  return collapsed({ nodes: graph.nodes ?? [], edges });
-}
+/** Nodes and edges ({ from, to }) of what the server describes. */
+export const graphOf = ({ nodes, edges }) => collapsed({ nodes, edges });
 
 /** Steps that follow one another without a fork become one node, named by the first, told by the others. */
 function collapsed({ nodes, edges }) {

@@ -7,7 +7,6 @@ import { connect, disconnect, live, watch } from "./live.js";
 import { current, link } from "./router.js";
 import { PANELS, panelOf } from "./panels.js";
 import { problemBox } from "./parts/notice.js";
-import { applicationOf } from "./model.js";
 import { may, setUser, user } from "./user.js";
 
 const main = document.getElementById("main");
@@ -86,10 +85,8 @@ function stateOf({ status, connected }) {
   if (!status || !connected) {
     return [{ name: "Live", word: status ? "reconnecting" : "connecting", tone: "warn", title: "The stream of changes" }];
   }
-  const pills = [{
-    name: "Log", tone: status.log?.ok === false ? "bad" : "ok", word: status.log?.ok === false ? "away" : "up",
-    title: status.log?.detail ?? status.log?.bootstrap ?? "",
-  }];
+  const away = status.problems?.topics;
+  const pills = [{ name: "Log", tone: away ? "bad" : "ok", word: away ? "away" : "up", title: away ?? "The log answers" }];
   if (status.driver) {
     pills.push({
       name: "Driver", tone: status.driver.running ? "ok" : "warn", word: status.driver.running ? "running" : "not running",
@@ -166,6 +163,6 @@ function onSlash(event) {
 document.addEventListener("keydown", onSlash);
 buildState();
 watch(updateBadges);
-watch(({ status }) => say(document.getElementById("application"), applicationOf(status)));
+watch(({ status }) => say(document.getElementById("application"), status.pipelines?.application?.name ?? ""));
 window.addEventListener("hashchange", () => asking || showPanel());
 start();

@@ -82,9 +82,3 @@ export const headersOf = (record) => (record.headers ?? []).map(({ name, value }
 
 /** The names of views that follow a stream. */
 export const viewsOf = (views, topic) => views.filter((view) => view.stream === topic);
-
-/** The application's name in a status; empty where there is none. */
-export function applicationOf(status) {
-  const application = status.pipelines?.application;
-  return (typeof application === "string" ? application : application?.name ?? application?.app) ?? "";
-}

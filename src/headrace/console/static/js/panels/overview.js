@@ -25,7 +25,7 @@ export async function show({ root, signal }) {
   const alerts = alertList();
   const tiles = h("div", { class: "tiles" });
   const charts = h("div", { class: "cards", id: "charts" });
-  put(root, heading(application ? `Overview of ${application.name ?? application.app}` : "Overview",
+  put(root, heading(application ? `Overview of ${application.name}` : "Overview",
     application ? "What comes in, what it becomes, and how fresh that is." : "The log; no application runs on this data folder.", canSend && toSend(application.streams[0])),
   alerts.element, tiles,
   h("div", { class: "overview-columns" }, h("section", { "aria-label": "Views" }, charts), canSend && sendCard(application.streams, views, signal)));

@@ -2,7 +2,7 @@
 
 import { h, put, say, svg } from "../dom.js";
 import { path, read } from "../api.js";
-import { topicRate, watch } from "../live.js";
+import { watch } from "../live.js";
 import { link } from "../router.js";
 import { cell, moment, rate, span, time } from "../format.js";
 import { graphOf, isAside, titleOf } from "../graph.js";
@@ -31,7 +31,7 @@ export async function show({ root, query, signal }) {
   };
   root.append(legend(), drawing(graph, boxes, choose), detail);
   watch(({ status }) => {
-    for (const node of graphOf(status.pipelines ?? {}).nodes) boxes.get(node.id)?.update(node);
+    for (const node of status.pipelines ? graphOf(status.pipelines).nodes : []) boxes.get(node.id)?.update(node);
   }, signal);
   const wanted = graph.nodes.find((node) => node.id === query.get("node"));
   if (wanted) choose(wanted);
@@ -113,11 +113,9 @@ function clipped(text, width, font) {
   return `${shown.trimEnd()}…`;
 }
 
-const rateOf = (node) => node.records_per_s ?? node.rate ?? (node.kind === "topic" ? topicRate(node.name) : null);
 
 function flowText(node) {
-  const perSecond = rateOf(node);
-  return perSecond === null || perSecond === undefined ? "" : rate(perSecond);
+  return typeof node.records_per_s === "number" ? rate(node.records_per_s) : "";
 }
 
 function delayText(node) {
@@ -135,7 +133,7 @@ async function showNode(place, node, signal) {
       ["Watermark", moment(node.watermark) ? time(node.watermark) : null], ["Delay", typeof node.delay_s === "number" ? span(node.delay_s) : null], ["Error", node.error]], { inline: true }),
     trouble, rows);
   const sample = await attempt(trouble, () => read(path(["pipelines", "nodes", node.sample ?? node.id, "sample"], { limit: 20 }), signal), { signal });
-  if (sample) put(rows, h("h3", {}, "Newest rows"), sampleTable(sample.rows ?? sample.records ?? []));
+  if (sample) put(rows, h("h3", {}, "Newest rows"), sampleTable(sample.rows));
 }
 
 function linkOf(node) {

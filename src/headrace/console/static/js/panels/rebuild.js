@@ -5,14 +5,13 @@ import { icon } from "../icons.js";
 import { change, path, read } from "../api.js";
 import { live, watch } from "../live.js";
 import { number, span, time } from "../format.js";
-import { applicationOf } from "../model.js";
 import { may } from "../user.js";
 import { askTyped } from "../parts/dialog.js";
 import { command, empty, heading, notify } from "../parts/notice.js";
 
 export async function show({ root, signal }) {
   const pipelines = await read(path(["pipelines"]), signal);
-  const name = applicationOf({ pipelines });
+  const name = pipelines.application?.name;
   const button = h("button", { type: "button", class: "danger", onclick: () => begin(name) }, icon("rebuild"), "Rebuild all views");
   const state = h("p", { class: "rebuild-state", role: "status" });
   const bars = h("div", { class: "bars" });
@@ -25,33 +24,21 @@ export async function show({ root, signal }) {
   const update = (now) => {
     const progress = progressOf(now);
     say(state, stateText(now));
-    button.disabled = isRebuilding(now);
+    button.disabled = isRebuilding(now) || !now.running;
     keyed(bars, progress, (each) => each.name, makeBar, fillBar);
   };
   update(pipelines);
-  watch(({ status }) => status.pipelines && update({ ...pipelines, ...status.pipelines }), signal);
+  watch(({ status }) => status.pipelines && update(status.pipelines), signal);
 }
 
-const queriesOf = (pipelines) => {
-  const queries = pipelines.queries ?? pipelines.status?.queries ?? [];
-  return Array.isArray(queries) ? queries : Object.entries(queries).map(([name, each]) => ({ name, ...each }));
-};
-const rebuildOf = (pipelines) => pipelines.rebuild ?? pipelines.status?.rebuild ?? null;
-const isRebuilding = (pipelines) => Boolean(rebuildOf(pipelines) && !rebuildOf(pipelines).done_at) || queriesOf(pipelines).some((query) => query.state === "rebuilding");
+const isRebuilding = ({ rebuild, queries }) => Boolean(rebuild && !rebuild.done_at) || queries.some((query) => query.state === "rebuilding");
 
 /** Per query how far it is of where it must come: while a rebuild runs to its targets, else to the log's end. */
-function progressOf(pipelines) {
-  const rebuild = rebuildOf(pipelines);
-  return queriesOf(pipelines).map((query) => {
-    const targets = rebuild?.targets?.[query.name];
-    const { read: done, all } = targets ? counted(query.positions ?? {}, targets) : counted(query.positions ?? {}, endsOf(query.name));
-    return { name: query.name, state: query.state, done, all };
+function progressOf({ rebuild, queries }) {
+  return queries.map(({ name, state, positions }) => {
+    const targets = (rebuild && !rebuild.done_at && rebuild.targets[name]) || live.status?.topics?.[name]?.partitions || {};
+    return { name, state, ...counted(positions, targets) };
   });
-}
-
-function endsOf(topic) {
-  const known = live.status?.topics?.[topic];
-  return known?.partitions ?? {};
 }
 
 function counted(positions, targets) {
@@ -60,17 +47,15 @@ function counted(positions, targets) {
     all += target;
     done += Math.min(target, positions[partition] ?? 0);
   }
-  return { read: done, all };
+  return { done, all };
 }
 
 function stateText(pipelines) {
-  const rebuild = rebuildOf(pipelines);
-  if (isRebuilding(pipelines)) return `Rebuilding${rebuild ? ` since ${time(momentOf(rebuild.began_at))}` : ""}. Readers see the old rows until the new ones are there.`;
-  if (rebuild?.done_at) return `Rebuilt at ${time(momentOf(rebuild.done_at))}, in ${span(rebuild.done_at - rebuild.began_at)}.`;
-  return "Not rebuilt since the driver started.";
+  const { rebuild } = pipelines;
+  if (isRebuilding(pipelines)) return `Rebuilding${rebuild ? ` since ${time(rebuild.began_at * 1000)}` : ""}. Readers see the old rows until the new ones are there.`;
+  if (rebuild?.done_at) return `Rebuilt at ${time(rebuild.done_at * 1000)}, in ${span(rebuild.done_at - rebuild.began_at)}.`;
+  return pipelines.running ? "Not rebuilt since the driver started." : "The driver does not run; start it with headrace run FILE, or with --rebuild to build everything anew.";
 }
-
-const momentOf = (at) => (typeof at === "number" ? at * 1000 : at);
 
 function makeBar() {
   return h("div", { class: "bar-row" }, h("span", { class: "bar-name" }), h("progress", { max: "1", value: "0" }), h("span", { class: "muted" }), h("span", { class: "tag" }));
