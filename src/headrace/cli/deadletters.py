@@ -1,5 +1,6 @@
 """`headrace deadletters`: records that streams could not read, and sending them again."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -14,6 +15,7 @@ from headrace.cli.values import escape, render_payload
 from headrace.client.dead_letters import PREFIXES, Letter, read_letter
 from headrace.client.questions import Log
 from headrace.client.redrive import Redrive, dead_letter_topics, redriven
+from headrace.client.sent_again import SentAgain
 
 __all__ = ["app"]
 
@@ -54,14 +56,17 @@ def list_command(
         output.document({"topics": dead_letter_topics(log)}, _render_summaries)
         return
     limits = log.bounds(log.partitions(topic), committed_only=True)
-    next_offsets = redriven(log, topic) if waiting else {}
+    sent = redriven(log, topic) if waiting else {}
     ranges = [
         Range(
-            topic=topic, partition=index, start=max(bound.start, next_offsets.get(index, 0)), stop=bound.end
+            topic=topic,
+            partition=index,
+            start=max(bound.start, sent[index].next if index in sent else 0),
+            stop=bound.end,
         )
         for (_, index), bound in limits.items()
     ]
-    follow(bootstrap, ranges, _Printer(output, reason, source, most), output)
+    follow(bootstrap, ranges, _Printer(output, reason, source, most, sent), output)
 
 
 def _render_summaries(data: dict[str, Any]) -> str:
@@ -79,11 +84,13 @@ class _Printer:
     reason: str | None
     source: str | None
     most: int | None
+    sent: Mapping[int, SentAgain]
     shown: int = 0
 
     def __call__(self, record: ReadRecord) -> bool:
         letter = read_letter(record.headers)
-        if letter is not None and self._passes(letter):
+        again = record.partition in self.sent and self.sent[record.partition].has(record.offset)
+        if letter is not None and not again and self._passes(letter):
             self._show(letter, record)
             self.shown += 1
         return self.most is None or self.shown < self.most

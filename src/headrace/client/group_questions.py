@@ -13,6 +13,7 @@ from headrace.errors import RequestError
 __all__ = [
     "Group",
     "Member",
+    "committed_notes",
     "committed_offsets",
     "describe_group",
     "list_groups",
@@ -100,6 +101,11 @@ def _member(found: Any) -> Member:
 
 def committed_offsets(log: Log, group: str) -> dict[Partition, int]:
     """Every offset the group has committed; empty for a group that does not exist."""
+    return {each: offset for each, (offset, _) in committed_notes(log, group).items()}
+
+
+def committed_notes(log: Log, group: str) -> dict[Partition, tuple[int, str | None]]:
+    """The same, each with the metadata that was committed beside it."""
     doing = f"reading the offsets of group {group!r}"
     with explained(doing, log.bootstrap):
         asked = [ConsumerGroupTopicPartitions(group)]
@@ -113,7 +119,8 @@ def committed_offsets(log: Log, group: str) -> dict[Partition, int]:
     for each in found.topic_partitions:
         if each.error is not None:
             raise from_kafka(each.error, f"{doing}, {each.topic}:{each.partition}", log.bootstrap)
-    return {(each.topic, each.partition): each.offset for each in found.topic_partitions if each.offset >= 0}
+    kept = [each for each in found.topic_partitions if each.offset >= 0]
+    return {(each.topic, each.partition): (each.offset, each.metadata) for each in kept}
 
 
 def many_committed_offsets(log: Log, groups: Iterable[str]) -> dict[str, dict[Partition, int]]:

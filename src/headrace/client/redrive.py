@@ -7,7 +7,7 @@ from another queue, stays where it is.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -23,8 +23,9 @@ from confluent_kafka import (
 
 from headrace.client.dead_letters import PREFIXES, STREAM_PREFIX, is_dead_letter_topic, read_letter
 from headrace.client.failures import explained, from_kafka
-from headrace.client.group_questions import committed_offsets
+from headrace.client.group_questions import committed_notes
 from headrace.client.questions import ANSWER_TIMEOUT_S, Log, Partition
+from headrace.client.sent_again import SentAgain
 from headrace.errors import RequestError
 
 __all__ = ["Clients", "Redrive", "dead_letter_topics", "redrive_group", "redriven", "source_of"]
@@ -47,10 +48,14 @@ class Clients(Protocol):
         """An idempotent producer."""
 
 
-def redriven(log: Log, topic: str) -> dict[int, int]:
-    """How far each partition of a dead-letter topic was sent again."""
-    offsets = committed_offsets(log, redrive_group(topic))
-    return {partition: offset for (name, partition), offset in offsets.items() if name == topic}
+def redriven(log: Log, topic: str) -> dict[int, SentAgain]:
+    """Which letters of each partition of a dead-letter topic were sent again."""
+    notes = committed_notes(log, redrive_group(topic))
+    return {
+        partition: SentAgain.of(offset, note)
+        for (name, partition), (offset, note) in notes.items()
+        if name == topic
+    }
 
 
 def dead_letter_topics(log: Log) -> list[dict[str, Any]]:
@@ -58,12 +63,12 @@ def dead_letter_topics(log: Log) -> list[dict[str, Any]]:
     found = []
     for topic in sorted(filter(is_dead_letter_topic, log.cluster().topics)):
         limits = log.bounds(log.partitions(topic), committed_only=True)
-        next_offsets = redriven(log, topic)
+        sent = redriven(log, topic)
         held = sum(bound.end - bound.start for bound in limits.values())
-        waiting = sum(
-            bound.end - max(bound.start, next_offsets.get(index, 0)) for (_, index), bound in limits.items()
+        again = sum(
+            sent.get(index, SentAgain()).count_from(each.start) for (_, index), each in limits.items()
         )
-        found.append({"topic": topic, "offsets": held, "waiting": waiting})
+        found.append({"topic": topic, "offsets": held, "waiting": max(0, held - again)})
     return found
 
 
@@ -76,7 +81,7 @@ def source_of(message: Message, queue: str | None) -> TopicPartition | None:
 
 
 class Redrive:
-    """Sends the dead letters of one queue, or of a topic of streams, again."""
+    """Sends the dead letters of one queue, or of a topic of streams, again; `only` these, by partition."""
 
     def __init__(
         self,
@@ -87,6 +92,7 @@ class Redrive:
         *,
         most: int | None = None,
         of_streams: bool = False,
+        only: Mapping[int, Collection[int]] | None = None,
     ) -> None:
         self._log = log
         self._queue = None if of_streams else name
@@ -94,6 +100,10 @@ class Redrive:
         self._clients = clients
         self._most = most
         self._group = redrive_group(name)
+        self._only = only
+        self._done: dict[Partition, SentAgain] = {}
+        self._first: dict[Partition, int] = {}
+        self._read: dict[Partition, int] = {}  # ends of partitions that were read to them
         self.sent = self.skipped = 0
         self.targets: Counter[str] = Counter()
 
@@ -104,9 +114,9 @@ class Redrive:
         """
         bootstrap = self._log.bootstrap
         partitions = self._log.partitions(self._topic)
-        ends = {
-            each: limits.end for each, limits in self._log.bounds(partitions, committed_only=True).items()
-        }
+        bounds = self._log.bounds(partitions, committed_only=True)
+        self._first = {each: limits.start for each, limits in bounds.items()}
+        ends = {each: self._end(each, limits.end) for each, limits in bounds.items()}
         properties: dict[str, Any] = {
             "group.id": self._group,
             "isolation.level": "read_committed",
@@ -142,12 +152,11 @@ class Redrive:
     def _batches(self, consumer: Consumer, ends: dict[Partition, int]) -> Iterator[list[Message]]:
         """What was not sent yet, transaction by transaction."""
         wanted = [TopicPartition(topic, index) for topic, index in ends]
-        places = consumer.committed(wanted, ANSWER_TIMEOUT_S)
-        open_partitions: dict[Partition, int] = {}
-        for place in places:
-            start = max(place.offset, 0)
-            if start < ends[place.topic, place.partition]:
-                open_partitions[place.topic, place.partition] = start
+        for place in consumer.committed(wanted, ANSWER_TIMEOUT_S):
+            self._done[place.topic, place.partition] = SentAgain.of(place.offset, place.metadata)
+        open_partitions = {
+            each: start for each in ends if (start := self._start(each, ends[each])) < ends[each]
+        }
         consumer.assign([TopicPartition(*each, start) for each, start in open_partitions.items()])
         batch: list[Message] = []
         while open_partitions and not self._is_enough(len(batch)):
@@ -158,15 +167,32 @@ class Redrive:
             if error is not None and error.code() != KafkaError._PARTITION_EOF:
                 raise from_kafka(error, "reading dead letters", self._log.bootstrap)
             partition, offset = _place(message)
-            if error is None and partition in open_partitions:
+            if error is None and partition in open_partitions and self._is_wanted(partition, offset):
                 batch.append(message)
             if offset + (error is None) >= ends[partition]:
                 open_partitions.pop(partition, None)
+                self._read[partition] = ends[partition]  # markers of transactions included
             if len(batch) >= TRANSACTION_RECORDS:
                 yield batch
                 batch = []
         if batch:
             yield batch
+
+    def _end(self, partition: Partition, end: int) -> int:
+        """Where to end: at what is there now, or behind the last that was chosen."""
+        chosen = None if self._only is None else self._only.get(partition[1])
+        return end if not chosen else min(end, max(chosen) + 1)
+
+    def _start(self, partition: Partition, end: int) -> int:
+        """Where to begin to read: where the last one ended, or at the first that was chosen."""
+        if self._only is None:
+            return self._done[partition].next
+        return max(min(self._only.get(partition[1], (end,))), self._first[partition])
+
+    def _is_wanted(self, partition: Partition, offset: int) -> bool:
+        if self._done[partition].has(offset):
+            return False
+        return self._only is None or offset in self._only.get(partition[1], ())
 
     def _is_enough(self, waiting: int) -> bool:
         return self._most is not None and self.sent + self.skipped + waiting >= self._most
@@ -183,14 +209,31 @@ class Redrive:
             sender.flush(ANSWER_TIMEOUT_S)
             if refused:
                 raise self._refusal(refused[0])
+            done = self._behind(batch)
             sender.send_offsets_to_transaction(
-                _behind(batch), consumer.consumer_group_metadata(), ANSWER_TIMEOUT_S
+                [TopicPartition(*each, now.next, now.to_metadata()) for each, now in done.items()],
+                consumer.consumer_group_metadata(),
+                ANSWER_TIMEOUT_S,
             )
             sender.commit_transaction(ANSWER_TIMEOUT_S)
         except (KafkaException, RequestError):
             _abort(sender)
             raise
+        self._done |= done
         self._sent(batch)
+
+    def _behind(self, batch: list[Message]) -> dict[Partition, SentAgain]:
+        """What will have been sent, once a batch is."""
+        offsets: dict[Partition, list[int]] = {}
+        for message in batch:
+            partition, offset = _place(message)
+            offsets.setdefault(partition, []).append(offset)
+        return {
+            each: self._done[each].with_all_before(self._read.get(each, max(own) + 1))
+            if self._only is None
+            else self._done[each].with_chosen(own, self._first[each])
+            for each, own in offsets.items()
+        }
 
     def _refusal(self, error: KafkaError) -> RequestError:
         return RequestError(
@@ -233,15 +276,6 @@ def _collect(refused: list[KafkaError]) -> Callable[[KafkaError | None, Message]
             refused.append(error)
 
     return delivered
-
-
-def _behind(batch: list[Message]) -> list[TopicPartition]:
-    """Where to go on after a batch."""
-    ends: dict[Partition, int] = {}
-    for message in batch:
-        partition, offset = _place(message)
-        ends[partition] = max(ends.get(partition, 0), offset + 1)
-    return [TopicPartition(topic, index, offset) for (topic, index), offset in ends.items()]
 
 
 def _abort(sender: Producer) -> None:

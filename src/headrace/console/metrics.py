@@ -6,6 +6,7 @@ from typing import Any
 from starlette.responses import Response
 
 from headrace.app.status import AppStatus, is_running, read_status
+from headrace.console.asides import alert_families
 from headrace.console.routing import Answer, Call, Route
 from headrace.console.security import Role
 from headrace.console.surroundings import Surroundings
@@ -40,6 +41,7 @@ def families(here: Surroundings) -> Iterator[Family]:
     status = read_status(here.data)
     if status is not None:
         yield from _of_queries(status)
+    yield from alert_families(here)
     try:
         yield from _of_views(moving(here))
     except HeadraceError:

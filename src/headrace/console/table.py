@@ -6,8 +6,10 @@ events of `GET /v1/live`.
 """
 
 from headrace.console import (
+    asides,
     audit_page,
     changes,
+    dead_letters,
     groups,
     ingest,
     live,
@@ -35,6 +37,8 @@ MODULES = (
     rows,
     changes,
     pipelines,
+    dead_letters,
+    asides,
     audit_page,
     live,
     metrics,
