@@ -13,6 +13,7 @@ from headrace.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Yes
 from headrace.cli.output import Output
 from headrace.cli.positions import parse_selector
 from headrace.cli.prompts import require_confirmation
+from headrace.cli.queue_questions import queue_states
 from headrace.cli.resets import Move, Shift, active_group_error, plan_reset
 from headrace.cli.times import parse_time
 from headrace.cli.unread import oldest_unread
@@ -41,9 +42,13 @@ GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="Name of the gro
 
 @app.command("list")
 def list_command(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
-    """List groups with their state."""
-    log = Log(admin(bootstrap), bootstrap)
-    Output(as_json=as_json).document({"groups": list_groups(log)}, render_groups)
+    """List groups, queues among them, with their state."""
+    groups = list_groups(Log(admin(bootstrap), bootstrap))
+    groups += [
+        {"group": name, "state": state, "type": "share"} for name, state in queue_states(bootstrap).items()
+    ]
+    groups.sort(key=lambda row: row["group"])
+    Output(as_json=as_json).document({"groups": groups}, render_groups)
 
 
 @app.command("describe")
@@ -52,6 +57,7 @@ def describe(group: GroupName, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json
     log = Log(admin(bootstrap), bootstrap)
     description = describe_group(log, group)
     offsets = committed_offsets(log, group)
+    _require_no_queue(bootstrap, group, offsets)
     require_group(description, offsets)
     present = _present(log, {*offsets, *description.owners})
     bounds = log.bounds(present)
@@ -66,6 +72,12 @@ def describe(group: GroupName, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json
         events=group_events(read_events(log), group),
     )
     Output(as_json=as_json).document(data, render_description)
+
+
+def _require_no_queue(bootstrap: str, group: str, offsets: dict[Partition, int]) -> None:
+    """A queue has no offsets and no lag; what it has instead another command shows."""
+    if not offsets and group in queue_states(bootstrap):
+        raise UsageFaultError(f"{group} is a queue; see `headrace queues describe {group}`")
 
 
 def _present(log: Log, partitions: set[Partition]) -> list[Partition]:

@@ -5,28 +5,36 @@ from contextlib import contextmanager
 from typing import Any
 
 from headrace.cli.connection import require_listener
-from headrace.cli.failures import UsageFaultError
 from headrace.cli.identity import client_properties
 from headrace.client.channel import Channel
 from headrace.client.failures import explained
+from headrace.client.login import Security
 from headrace.client.questions import ANSWER_TIMEOUT_S, Log, kafka
 from headrace.errors import RequestError
 from headrace.wire import Api
 
-__all__ = ["DEAD_LETTER_TOPIC", "describe_queue", "list_queues", "queue_configs", "set_configs"]
+__all__ = [
+    "DEAD_LETTER_TOPIC",
+    "describe_queue",
+    "list_queues",
+    "queue_configs",
+    "queue_states",
+    "set_configs",
+]
 
 DEAD_LETTER_TOPIC = "errors.deadletterqueue.topic.name"
 
 
 @contextmanager
 def _channel(bootstrap: str) -> Iterator[Channel]:
-    if client_properties():
-        raise UsageFaultError(
-            "queues are listed and described without a login only, so far;"
-            " Kafka's kafka-share-groups.sh can do it with one"
-        )
     host, port = require_listener(bootstrap)
-    channel = Channel(host, port, client_id="headrace-cli", timeout_ms=int(1000 * ANSWER_TIMEOUT_S))
+    channel = Channel(
+        host,
+        port,
+        client_id="headrace-cli",
+        timeout_ms=int(1000 * ANSWER_TIMEOUT_S),
+        security=Security.of(client_properties()),
+    )
     try:
         yield channel
     finally:
@@ -36,10 +44,21 @@ def _channel(bootstrap: str) -> Iterator[Channel]:
 def list_queues(bootstrap: str) -> list[dict[str, Any]]:
     """Every queue with its state, how many read it, and how much is left for them."""
     with _channel(bootstrap) as channel:
-        answer = channel.request(Api.LIST_GROUPS, 5, {"states_filter": [], "types_filter": ["share"]})
-        _check(answer.error_code, "listing queues")
-        names = sorted(group.group_id for group in answer.groups)
-        return [_summary(described) for described in _described(channel, names)]
+        return [_summary(described) for described in _described(channel, sorted(_states(channel)))]
+
+
+def queue_states(bootstrap: str) -> dict[str, str]:
+    """The state of every queue by its name; none where the broker does not know queues."""
+    with _channel(bootstrap) as channel:
+        about = {"client_software_name": "headrace", "client_software_version": "1"}
+        served = {each.api_key for each in channel.request(Api.API_VERSIONS, 3, about).api_keys}
+        return _states(channel) if Api.SHARE_GROUP_DESCRIBE in served else {}
+
+
+def _states(channel: Channel) -> dict[str, str]:
+    answer = channel.request(Api.LIST_GROUPS, 5, {"states_filter": [], "types_filter": ["share"]})
+    _check(answer.error_code, "listing queues")
+    return {group.group_id: group.group_state for group in answer.groups}
 
 
 def _summary(queue: dict[str, Any]) -> dict[str, Any]:
