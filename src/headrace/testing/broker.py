@@ -34,7 +34,7 @@ class BrokerProcess:
     SIGKILL, `stop` is SIGTERM. Everything it printed is in `log_path`.
     """
 
-    def __init__(self, data: Path, *, port: int = 0, start_timeout_s: float = 30, **settings: object) -> None:
+    def __init__(self, data: Path, *, port: int = 0, start_timeout_s: float = 90, **settings: object) -> None:
         self.data = Path(data)
         self.port = port
         self.settings = settings

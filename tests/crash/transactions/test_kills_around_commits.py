@@ -23,7 +23,7 @@ from headrace.testing.broker import BrokerProcess
 from headrace.wire import Api
 
 PARTITIONS = 3
-TIMEOUT_S = 30
+TIMEOUT_S = 120  # patience, on a machine with other work
 
 
 @dataclass
@@ -190,10 +190,12 @@ def campaign(broker, seed, cycles):
     admin.request(Api.CREATE_TOPICS, 7, {"topics": [wanted]})
     stop = threading.Event()
     everyone = [Outcomes(name) for name in ("first", "second", "rd")]
-    threads = [
-        threading.Thread(target=run_raw, args=(broker.port, everyone[0], False, stop, seed)),
-        threading.Thread(target=run_raw, args=(broker.port, everyone[1], True, stop, seed + 1)),
-        threading.Thread(target=run_librdkafka, args=(broker.port, everyone[2], stop, seed + 2)),
+    threads = [  # daemons: where the broker does not come back, theirs is no life to wait for
+        threading.Thread(target=run_raw, args=(broker.port, everyone[0], False, stop, seed), daemon=True),
+        threading.Thread(target=run_raw, args=(broker.port, everyone[1], True, stop, seed + 1), daemon=True),
+        threading.Thread(
+            target=run_librdkafka, args=(broker.port, everyone[2], stop, seed + 2), daemon=True
+        ),
     ]
     for thread in threads:
         thread.start()
