@@ -36,9 +36,9 @@ from headrace.console.streaming import (
     wait_pace,
 )
 from headrace.console.surroundings import Surroundings
-from headrace.console.view_state import state_of, watch_view
+from headrace.console.view_state import ViewState, state_of, watch_view
 from headrace.console.views import VIEW
-from headrace.errors import RequestError, RetriableError
+from headrace.errors import RequestError
 from headrace.views import Change, Kind
 
 __all__ = ["ROUTES", "SCHEMAS"]
@@ -67,32 +67,42 @@ async def follow(here: Surroundings, view: ViewDescription, since: int) -> Async
     changes after the `sequence` of what was read.
     """
     watch = watch_view(here, view)
-    shared: Shared[tuple[bytes, int]] = here.shared.of(("changes", view.name))
     loop = asyncio.get_running_loop()
     yield _event("start", {"sequence": since}, since)
     async with watch.following():
         while not here.stopping.is_set():
             began, version = loop.time(), watch.version
-            newest = since if watch.value is None else watch.value.sequence
-            if newest == since:
-                if not await watch.wait_change(version, here.settings.heartbeat_ms / 1000):
-                    yield HEARTBEAT
-                continue
             try:
-                body, since = await shared.get(str(since), partial(_read, here, view, since))
-                yield Event("changes", body, str(since))
+                page = await _next_page(here, view, watch.value, since)
             except RequestError as error:
-                since = newest
+                since = await here.workers.run(_newest, here, view)
                 yield _event("reset", {"reason": str(error), "sequence": since}, since)
-            await wait_pace(began)
+                continue
+            if page is not None:
+                body, since = page
+                yield Event("changes", body, str(since))
+                await wait_pace(began)
+            elif not await watch.wait_change(version, here.settings.heartbeat_ms / 1000):
+                yield HEARTBEAT
+
+
+async def _next_page(
+    here: Surroundings, view: ViewDescription, seen: ViewState | None, since: int
+) -> tuple[bytes, int] | None:
+    """The changes after `since` for all who stand there; None if there are none yet.
+
+    Nothing is asked of the store as long as nothing new was seen in it.
+    """
+    if seen is None or seen.sequence == since:
+        return None
+    store = view.store.url if view.store is not None else ""
+    shared: Shared[tuple[bytes, int] | None]
+    shared = here.shared.of(("changes", view.name, store, str(seen.reflected.query_id)))
+    return await shared.get(str(since), partial(here.workers.run, _encoded, here, view, since))
 
 
 def _event(name: str, body: dict[str, Any], sequence: int) -> Event:
     return Event(name, orjson.dumps(body), str(sequence))
-
-
-async def _read(here: Surroundings, view: ViewDescription, since: int) -> tuple[bytes, int]:
-    return await here.workers.run(_encoded, here, view, since)
 
 
 # --- these block ---------------------------------------------------------------------------------
@@ -130,12 +140,17 @@ def _page(here: Surroundings, view: ViewDescription, since: int) -> dict[str, An
     return {"changes": [_change_to_json(each) for each in found], "sequence": last}
 
 
-def _encoded(here: Surroundings, view: ViewDescription, since: int) -> tuple[bytes, int]:
+def _newest(here: Surroundings, view: ViewDescription) -> int:
+    with here.store_of(view) as store:
+        return state_of(store, view.name).sequence
+
+
+def _encoded(here: Surroundings, view: ViewDescription, since: int) -> tuple[bytes, int] | None:
     """An event's body of the changes after `since`, bounded in bytes, and the number of the last."""
     with here.store_of(view) as store:
         found = store.changes(view.name, since, _PAGE_CHANGES)
     if not found:
-        raise RetriableError(f"view {view.name!r} has no changes after {since} at present; try again")
+        return None
     parts: list[bytes] = []
     size, last = 0, since
     for each in found:

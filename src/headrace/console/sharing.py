@@ -6,7 +6,8 @@ what comes next reads it; those who ask meanwhile, or soon after, get the same a
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 __all__ = ["Shared", "Sharing"]
@@ -24,19 +25,20 @@ class Shared(Generic[T]):
         self._kept = kept
         self._answers: OrderedDict[str, asyncio.Task[T]] = OrderedDict()
 
-    async def get(self, place: str, read: Callable[[], Awaitable[T]]) -> T:
-        """The answer for a place; a failure is everybody's who waited for it, and is not kept."""
+    async def get(self, place: str, read: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """The answer for a place; a failure, or None, is for those who waited for it, and is not kept."""
         task = self._answers.get(place)
-        if task is None or task.cancelled():
-            task = self._answers[place] = asyncio.ensure_future(read())
+        if task is None:
+            task = self._answers[place] = asyncio.create_task(read())
             while len(self._answers) > self._kept:
                 self._answers.popitem(last=False)
-        try:
-            return await asyncio.shield(task)
-        except BaseException:
-            if task.done() and (task.cancelled() or task.exception() is not None):
-                self._answers.pop(place, None)
-            raise
+            task.add_done_callback(partial(self._ended, place))
+        return await asyncio.shield(task)
+
+    def _ended(self, place: str, task: "asyncio.Task[T]") -> None:
+        failed = task.cancelled() or task.exception() is not None or task.result() is None
+        if failed and self._answers.get(place) is task:
+            del self._answers[place]
 
 
 class Sharing:

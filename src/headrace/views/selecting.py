@@ -23,6 +23,7 @@ __all__ = ["OPERATORS", "Condition", "Order", "Selection", "select"]
 
 OPERATORS = ("=", "!=", "<", "<=", ">", ">=", "in", "prefix", "is_null", "not_null")
 _MAX_LISTED = 1_000
+_MOST_DIGITS = 76  # of a decimal that is compared with; Spark's have 38
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,7 @@ def _coerced(kind: pa.DataType, value: Any) -> Any:
     if types.is_floating(kind):
         return pa.scalar(float(value), kind).as_py()
     if types.is_decimal(kind):
-        return decimal.Decimal(repr(value) if isinstance(value, float) else value)
+        return _decimal(value)
     if types.is_timestamp(kind):
         return _timestamp(value, kind)
     if types.is_date(kind):
@@ -151,6 +152,18 @@ def _integer(value: Any) -> int:
     if isinstance(value, float) and not value.is_integer():
         raise ValueError("it is no whole number")
     return int(value)
+
+
+def _decimal(value: Any) -> decimal.Decimal:
+    """A number that can be written out: 1e999999999 would be a gigabyte of digits."""
+    number = decimal.Decimal(repr(value) if isinstance(value, float) else value)
+    if (
+        not number.is_finite()
+        or abs(number.adjusted()) > _MOST_DIGITS
+        or len(number.as_tuple().digits) > _MOST_DIGITS
+    ):
+        raise ValueError(f"give a number of at most {_MOST_DIGITS} digits")
+    return number
 
 
 def _timestamp(value: Any, kind: pa.DataType) -> datetime.datetime:

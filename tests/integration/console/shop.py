@@ -1,5 +1,6 @@
 """A small shop without Spark: a topic, and a view of it that the test writes as a query would."""
 
+import itertools
 import threading
 from pathlib import Path
 
@@ -19,18 +20,23 @@ COLUMNS = pa.schema(
     ]
 )
 KEY = ("region", "minute")
+_numbers = itertools.count()
+
 CHANGES = pa.schema([("before", pa.struct(COLUMNS)), ("after", pa.struct(COLUMNS)), ("kind", pa.int32())])
 
 
 class Shop:
-    """One view, `revenue`, of the topic `orders`, in an SQLite file; batches are numbered by themselves."""
+    """One view, `revenue`, of the topic `orders`, in an SQLite file of its own; it numbers its batches.
+
+    A second one in the same folder takes its place there, as a new run of an application does.
+    """
 
     def __init__(
         self, data: Path, bootstrap: str, *, topic: str = "orders", keep_changes: int = 10_000
     ) -> None:
         self.data = data
         self.topic = topic
-        self.url = f"sqlite:///{data / 'views.db'}"
+        self.url = f"sqlite:///{data / f'views-{next(_numbers)}.db'}"
         self.schema = ViewSchema("revenue", KEY, COLUMNS, keep_changes=keep_changes)
         self.store = open_store(self.url)
         self._lock = threading.Lock()
