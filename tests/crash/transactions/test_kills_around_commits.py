@@ -193,9 +193,7 @@ def campaign(broker, seed, cycles):
     threads = [  # daemons: where the broker does not come back, theirs is no life to wait for
         threading.Thread(target=run_raw, args=(broker.port, everyone[0], False, stop, seed), daemon=True),
         threading.Thread(target=run_raw, args=(broker.port, everyone[1], True, stop, seed + 1), daemon=True),
-        threading.Thread(
-            target=run_librdkafka, args=(broker.port, everyone[2], stop, seed + 2), daemon=True
-        ),
+        threading.Thread(target=run_librdkafka, args=(broker.port, everyone[2], stop, seed + 2), daemon=True),
     ]
     for thread in threads:
         thread.start()
