@@ -1,0 +1,173 @@
+"""A view built anew out of sight: readers see the old one whole, then the new one whole."""
+
+import uuid
+
+import pyarrow as pa
+import pytest
+
+from headrace.app.rebuilds import HiddenBuild, has_come_to, rows_as_changes, stale_builds
+from headrace.errors import FencedError
+from headrace.views import Kind, ViewBatch, ViewSchema, open_store
+from headrace.views.json_values import rows_to_json
+
+SCHEMA = ViewSchema(
+    "counts",
+    ("place",),
+    # Columns may be called like the parts of a change.
+    pa.schema([("place", pa.string()), ("kind", pa.int64()), ("after", pa.list_(pa.string()))]),
+    keep_changes=100,
+)
+OTHER = ViewSchema("counts", ("place",), pa.schema([("place", pa.string()), ("total", pa.float64())]))
+
+
+def changes(schema: ViewSchema, rows: list[dict], kind: Kind = Kind.UPDATE) -> pa.Table:
+    after = pa.array(rows, pa.struct(list(schema.columns)))
+    before = pa.nulls(len(rows), after.type)
+    return pa.table({"kind": [int(kind)] * len(rows), "before": before, "after": after})
+
+
+def row(place: str, count: int) -> dict:
+    return {"place": place, "kind": count, "after": [place, None]}
+
+
+def batch(number: int, rows: list[dict], *, next_offset: int, query: str = "new", schema=SCHEMA) -> ViewBatch:
+    return ViewBatch(
+        query,
+        number,
+        changes(schema, rows),
+        {"orders": {0: next_offset}},
+        watermark_us=next_offset,
+        books={"on_time": len(rows)},
+    )
+
+
+@pytest.fixture(params=["sqlite", "memory", "parquet"])
+def store(request, tmp_path):
+    """A store with a view that another query made."""
+    places = {
+        "sqlite": f"sqlite:///{tmp_path}/views.db",
+        "memory": f"memory://{uuid.uuid4()}",
+        "parquet": f"parquet:///{tmp_path}/views",
+    }
+    opened = open_store(places[request.param])
+    opened.prepare(SCHEMA)
+    opened.begin("counts", "old")
+    opened.apply("counts", batch(0, [row("a", 1), row("b", 2)], next_offset=100, query="old"))
+    opened.begin("counts", "new", schema=SCHEMA)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def building(store, tmp_path):
+    def begin(target: int = 100, schema: ViewSchema = SCHEMA) -> HiddenBuild:
+        return HiddenBuild(store, schema, "new", data=tmp_path, topic="orders", target={0: target})
+
+    return begin
+
+
+def shown(store) -> dict[str, int]:
+    return {each["place"]: each["kind"] for each in rows_to_json(store.read("counts"))}
+
+
+def test_readers_see_the_old_rows_until_the_new_ones_have_caught_up(store, building, tmp_path):
+    build = building()
+    assert build.apply("counts", batch(0, [row("a", 10)], next_offset=40))
+    assert build.apply("counts", batch(1, [row("c", 30), row("a", 11)], next_offset=99))
+    assert shown(store) == {"a": 1, "b": 2}
+    assert store.reflected("counts").query_id == "old"
+    assert not build.is_shown
+
+    build.apply("counts", batch(2, [row("d", 40)], next_offset=100))
+    assert build.is_shown
+    assert shown(store) == {"a": 11, "c": 30, "d": 40}
+    reflected = store.reflected("counts")
+    assert (reflected.query_id, reflected.batch_id, reflected.watermark_us) == ("new", 2, 100)
+    assert reflected.books == {"on_time": 4}
+    assert reflected.offsets == {"orders": {0: 100}}
+    assert list((tmp_path / "rebuilding").iterdir()) == []
+
+    build.apply("counts", batch(3, [row("e", 50)], next_offset=120))
+    assert shown(store)["e"] == 50
+    assert not build.apply("counts", batch(3, [row("e", 50)], next_offset=120)), "given again"
+
+
+def test_the_old_query_is_fenced_from_the_beginning(store, building):
+    building()
+    with pytest.raises(FencedError):
+        store.apply("counts", batch(1, [row("z", 0)], next_offset=101, query="old"))
+
+
+@pytest.mark.parametrize("done", [0, 1])
+def test_a_build_that_was_cut_goes_on_and_loses_no_batch(store, building, done):
+    build = building()
+    for number in range(done + 1):
+        build.apply("counts", batch(number, [row(f"p{number}", number)], next_offset=30 * (number + 1)))
+    build.close()
+
+    again = building()
+    assert again.reflected().batch_id == done
+    assert shown(store) == {"a": 1, "b": 2}
+    for number in range(done, 4):  # the last one is given again
+        again.apply("counts", batch(number, [row(f"p{number}", number)], next_offset=30 * (number + 1)))
+    assert shown(store) == {f"p{number}": number for number in range(4)}
+    assert store.reflected("counts").books == {"on_time": 4}
+
+
+def test_a_build_that_was_cut_just_before_it_was_shown_is_shown_at_the_next_start(store, building):
+    build = building(target=200)
+    build.apply("counts", batch(0, [row("a", 7)], next_offset=100))
+    build.close()
+    assert shown(store) == {"a": 1, "b": 2}
+    again = building(target=100)  # nothing more is in the log
+    again.show_if_caught_up()
+    assert shown(store) == {"a": 7}
+
+
+def test_a_view_may_come_back_with_other_columns(store, building):
+    store.begin("counts", "new", schema=OTHER)
+    build = building(schema=OTHER)
+    build.apply("counts", batch(0, [{"place": "a", "total": 1.5}], next_offset=50, schema=OTHER))
+    assert shown(store) == {"a": 1, "b": 2}
+    build.show()
+    assert rows_to_json(store.read("counts")) == [{"place": "a", "total": 1.5}]
+
+
+def test_a_log_without_records_leaves_the_old_view(store, building):
+    build = building(target=0)
+    build.show_if_caught_up()
+    build.show()
+    assert shown(store) == {"a": 1, "b": 2}
+
+
+def test_a_view_that_becomes_empty_is_empty(store, building):
+    build = building(target=10)
+    build.apply("counts", batch(0, [], next_offset=10))
+    assert shown(store) == {}
+    assert store.reflected("counts").query_id == "new"
+
+
+def test_files_of_builds_that_were_given_up_are_removed(store, building, tmp_path):
+    building().close()
+    (tmp_path / "rebuilding" / "counts.older.db").write_bytes(b"")
+    stale_builds(tmp_path, {"counts": "new"})
+    assert {path.name.partition(".db")[0] for path in (tmp_path / "rebuilding").iterdir()} == {"counts.new"}
+    stale_builds(tmp_path, {})
+    assert list((tmp_path / "rebuilding").iterdir()) == []
+
+
+def test_all_partitions_must_have_come_to_their_target():
+    assert has_come_to({0: 5, 1: 7}, {0: 5, 1: 9})
+    assert not has_come_to({0: 5, 1: 7}, {0: 9})
+    assert has_come_to({}, {})
+
+
+def test_rows_as_changes_hold_every_value():
+    rows = pa.table({"place": ["a"], "kind": [3], "after": [["x"]]}, schema=SCHEMA.columns)
+    (found,) = rows_as_changes(rows).to_pylist()
+    assert found == {
+        "kind": int(Kind.CLOSE),
+        "before": None,
+        "after": {"place": "a", "kind": 3, "after": ["x"]},
+    }
+    assert rows_as_changes(rows.slice(0, 0)).num_rows == 0
