@@ -71,6 +71,8 @@ class HookRun:
         self._stop = asyncio.Event()
         self._asking = asyncio.Lock()
         self._asked_ms = 0
+        self._reads = 0
+        self._asked_behind = 0  # so many reads
         self._unsaved = 0
         self._room = asyncio.Event()
         self._room.set()
@@ -117,7 +119,9 @@ class HookRun:
             reader.pause(full - paused)
             reader.resume(emptied)
             paused = (paused | full) - emptied
-            for item in await _in_thread(lambda: reader.read(_POLL_S)):
+            found = await _in_thread(lambda: reader.read(_POLL_S))
+            self._reads += 1
+            for item in found:
                 queues[item.partition].put_nowait(item)
 
     async def _work(self, queue: "asyncio.Queue[Item | None]") -> None:
@@ -175,8 +179,8 @@ class HookRun:
             return name != self._hook.name
         if source is None or not self.state.marks.is_done(source):
             return False
-        if self._clock.monotonic_ms() - self._asked_ms > 1000 * _UPKEEP_S:
-            await self._ask()  # is it still the topic that the mark is about?
+        if self._asked_behind < self._reads:
+            await self._ask()  # was its source made anew before it was written?
         return self.state.marks.is_done(source)
 
     def _message(self, record: Record, source: Source | None) -> Message:
@@ -251,10 +255,10 @@ class HookRun:
     async def _ask(self, *also: str) -> None:
         """Asks for identities and ends, and moves the marks; raises when the topic changed its shape."""
         async with self._asking:
-            candidate = self.state.marks.candidate()
+            candidate, reads = self.state.marks.candidate(), self._reads
             names = {self._hook.topic, *self.state.topic_ids, *also}
             facts = await asyncio.to_thread(self._questions.topics, names)
-            self._asked_ms = self._clock.monotonic_ms()
+            self._asked_ms, self._asked_behind = self._clock.monotonic_ms(), reads
             before, now = self._facts[self._hook.topic], facts.get(self._hook.topic)
             if now is None or now.id != before.id or now.ends.keys() != before.ends.keys():
                 raise _EndedError

@@ -89,7 +89,7 @@ class Log:
         deadline = time.monotonic() + timeout_s
         while not condition(found := self.hooks()):
             assert time.monotonic() < deadline, found
-            time.sleep(0.05)
+            time.sleep(0.2)
         return found
 
     def wait_for_counts(self, hook, **counts):
