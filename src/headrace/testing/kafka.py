@@ -59,6 +59,16 @@ _JVM_OPTIONS = (
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
 )
 
+# Ends what runs in the folder and removes it when our end of its input closes, however we end.
+_WATCH = """
+cat > /dev/null
+for cwd in /proc/[0-9]*/cwd; do
+  pid=${cwd#/proc/}
+  [ "$(readlink "$cwd" 2> /dev/null)" = "$1" ] && kill -KILL "${pid%/cwd}"
+done
+rm -rf "$1"
+"""
+
 
 def fetch_kafka(cache: Path | None = None) -> Path:
     """The folder that holds Kafka's jars, fetched through Maven the first time."""
@@ -111,7 +121,7 @@ class KafkaServer:
         settings: Mapping[str, str] | None = None,
         *,
         users: Mapping[str, str] | None = None,
-        timeout_s: float = 60,
+        timeout_s: float = 180,
     ) -> None:
         self._jars = fetch_kafka()
         self._java = find_peer_java()
@@ -121,7 +131,12 @@ class KafkaServer:
         self._folder = Path(tempfile.mkdtemp(prefix="headrace-kafka-"))
         self._process: subprocess.Popen[bytes] | None = None
         self._started: list[subprocess.Popen[bytes]] = []
-        self._at_exit = weakref.finalize(self, _end_and_remove, self._started, self._folder)
+        watch = subprocess.Popen(  # noqa: S603 - our own command line
+            ["/bin/sh", "-c", _WATCH, "headrace-kafka", str(self._folder)],
+            stdin=subprocess.PIPE,
+            start_new_session=True,
+        )
+        self._at_exit = weakref.finalize(self, _end_and_remove, self._started, watch, self._folder)
         self.data_dir = self._folder / "data"
         self.log_file = self._folder / "server.log"
         self.bootstrap = ""
@@ -194,7 +209,7 @@ class KafkaServer:
     def _format_storage(self) -> None:
         shutil.rmtree(self.data_dir, ignore_errors=True)
         arguments = ("format", "--cluster-id", _cluster_id(), "--config")
-        done = run_tool(self._command("kafka.tools.StorageTool", *arguments), timeout_s=60)
+        done = run_tool(self._command("kafka.tools.StorageTool", *arguments), timeout_s=self._timeout_s)
         if done.returncode != 0:
             raise ConfigError(f"Kafka refused its configuration: {(done.stdout + done.stderr)[-2000:]}")
 
@@ -307,7 +322,11 @@ def _end_process(process: subprocess.Popen[bytes], how: signal.Signals) -> None:
         process.wait()
 
 
-def _end_and_remove(processes: list[subprocess.Popen[bytes]], folder: Path) -> None:
-    for process in processes:
+def _end_and_remove(
+    processes: list[subprocess.Popen[bytes]], watch: subprocess.Popen[bytes], folder: Path
+) -> None:
+    for process in (*processes, watch):
         _end_process(process, signal.SIGKILL)
+    if watch.stdin is not None:
+        watch.stdin.close()
     shutil.rmtree(folder, ignore_errors=True)
