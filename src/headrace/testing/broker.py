@@ -31,7 +31,8 @@ class BrokerProcess:
     """`headrace broker` as a child process on a free loopback port.
 
     The port is kept over restarts, so that clients find it again. `kill` is
-    SIGKILL, `stop` is SIGTERM. Everything it printed is in `log_path`.
+    SIGKILL, `stop` is SIGTERM. Everything it printed is in `log_path`. However the
+    process that started it ends, it ends too.
     """
 
     def __init__(self, data: Path, *, port: int = 0, start_timeout_s: float = 90, **settings: object) -> None:
@@ -56,13 +57,15 @@ class BrokerProcess:
 
     def start(self) -> Self:
         """Starts it and waits until it listens."""
-        command = [sys.executable, "-m", "headrace", "broker", "--json"]
+        command = [sys.executable, "-m", "headrace", "broker", "--json", "--until-stdin-closes"]
         command += ["--data", str(self.data), "--listen", f"127.0.0.1:{self.port}"]
         for name, value in self.settings.items():
             command += _flag(name, value)
         began = time.monotonic()
         with self.log_path.open("ab") as log:
-            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)  # noqa: S603 - our own
+            self._process = subprocess.Popen(  # noqa: S603 - our own command line
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
+            )
         self.port = self._wait_listening()
         self.start_seconds = time.monotonic() - began
         return self
@@ -115,8 +118,9 @@ class BrokerProcess:
             process.wait()
             raise HeadraceError(f"the broker did not end within 30 s:\n{self.output()}") from None
         finally:
-            if process.stdout is not None:
-                process.stdout.close()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    pipe.close()
         self._process = None
         return code
 
