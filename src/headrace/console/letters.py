@@ -19,6 +19,7 @@ __all__ = ["Keep", "LetterPage", "format_cursor", "letter_to_json", "newest_lett
 
 Keep = Callable[[Letter], bool]
 _BYTES = 16 << 20
+_LOOKED_AT = 500
 
 
 class LetterPage:
@@ -38,8 +39,8 @@ def newest_letters(
 ) -> LetterPage:
     """The newest `count` that are kept and stand before the given places; at the end without.
 
-    Looks at no more than `count` letters of each partition, so a page may have fewer, or
-    none, while older ones remain: `before` says so.
+    Looks at no more than some hundred letters of each partition, so a page may have
+    fewer, or none, while older ones remain: `before` says so.
     """
     page, first = LetterPage(), {}
     own: list[list[tuple[str, Found, Letter]]] = []
@@ -47,7 +48,7 @@ def newest_letters(
         for partition, (start, end) in bounds(fetcher, topic).items():
             place = topic, partition
             end = end if before is None else min(end, before.get(place, start))
-            begin, records = _last(fetcher, place, start, end, count)
+            begin, records = _last(fetcher, place, start, end, max(count, _LOOKED_AT))
             first[place] = start
             page.before[place] = begin
             own.append(
