@@ -148,7 +148,7 @@ def dead_letter(
     return [(f"headrace.dead.{name}", str(value).encode()) for name, value in about.items()]
 
 
-def late_record(view: str, start: datetime, late_by_s: float) -> list[tuple[str, bytes]]:
+def late_record(view: str, start: datetime, late_by_s: float, *, offset: int = 3) -> list[tuple[str, bytes]]:
     """Headers of a dropped record, as the driver writes them."""
     start_us = round(start.timestamp() * 1e6)
     about = {
@@ -156,7 +156,7 @@ def late_record(view: str, start: datetime, late_by_s: float) -> list[tuple[str,
         "view": view,
         "topic": ORDERS,
         "partition": 0,
-        "offset": 3,
+        "offset": offset,
         "event_time_us": start_us + 1_000_000,
         "window_start_us": start_us,
         "window_end_us": start_us + 60_000_000,

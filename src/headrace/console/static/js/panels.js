@@ -12,7 +12,7 @@ export const PANELS = [
   { id: "topics", title: "Topics", icon: "topics", group: "Log", module: "./panels/topics.js" },
   { id: "groups", title: "Groups", icon: "groups", group: "Log", module: "./panels/groups.js" },
   { id: "late", title: "Late", icon: "late", group: "Care", module: "./panels/late.js" },
-  { id: "dead-letters", title: "Dead letters", icon: "dead", group: "Care", module: "./panels/dead_letters.js" },
+  { id: "dead-letters", title: "Dead letters", icon: "dead", group: "Care", module: "./panels/dead_letters.js", badge: deadCount },
   { id: "rebuild", title: "Rebuild", icon: "rebuild", group: "Care", module: "./panels/rebuild.js", role: "admin" },
   { id: "audit", title: "Audit", icon: "audit", group: "Care", module: "./panels/audit.js", role: "admin" },
 ];
@@ -21,5 +21,9 @@ export const PANELS = [
 export const panelOf = (parts) => PANELS.find((panel) => panel.id === (parts[0] ?? "")) ?? PANELS[0];
 
 function alertCount(status) {
-  return (status.alerts ?? []).length;
+  return status.alerts?.length ?? 0;
+}
+
+function deadCount(status) {
+  return status.dead_letters?.waiting ?? 0;
 }

@@ -14,7 +14,7 @@ export async function show({ root, signal }) {
   const said = table({
     caption: "What the driver said", key: (each) => `${each.at} ${each.text}`, order: { column: "at", descending: true }, empty: "Nothing yet.",
     columns: [
-      { id: "at", title: "When", value: (each) => momentOf(each.at), text: (each) => time(momentOf(each.at)) },
+      { id: "at", title: "When", value: (each) => each.at, text: (each) => time(each.at * 1000) },
       { id: "text", title: "What", text: (each) => each.text, wide: true },
     ],
   });
@@ -26,7 +26,7 @@ export async function show({ root, signal }) {
     put(none, alerts.length ? null : empty("All is well", "Nothing needs you. Alerts appear here and in the navigation while they hold, and go by themselves."));
   }
 
-  update((await read(path(["alerts"]), signal)).alerts ?? []);
+  update((await read(path(["alerts"]), signal)).alerts);
   watch(({ status }) => {
     update(status.alerts ?? []);
     const lines = status.pipelines?.messages ?? [];
@@ -34,5 +34,3 @@ export async function show({ root, signal }) {
     said.update(lines);
   }, signal);
 }
-
-const momentOf = (at) => (typeof at === "number" ? at * 1000 : at);

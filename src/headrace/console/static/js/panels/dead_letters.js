@@ -83,7 +83,7 @@ export async function show({ root, signal }) {
       submit: () => change("POST", path(["dead-letters", "redrive"]), { letters: chosen.map(({ topic, partition, offset }) => ({ topic, partition, offset })) }),
     });
     if (!answer) return;
-    notify(`${count(answer.sent ?? chosen.length, "letter")} sent again.`, answer.skipped ? { next: `${count(answer.skipped, "letter")} did not say where they came from and stay.` } : {});
+    notify(`${count(answer.sent, "letter")} sent again.`, answer.skipped ? { next: `${count(answer.skipped, "letter")} did not say where they came from and stay.` } : {});
     state.chosen.clear();
     all.checked = false;
     await reload();
@@ -97,7 +97,7 @@ export async function show({ root, signal }) {
   async function load() {
     const page = await attempt(trouble, () => read(path(["dead-letters"], { limit: PAGE, cursor: state.next }), signal), { signal });
     if (!page) return;
-    state.letters = [...state.letters, ...(page.letters ?? page["dead-letters"] ?? [])];
+    state.letters = [...state.letters, ...page.letters];
     state.next = page.next ?? null;
     further.hidden = !state.next;
     draw();
@@ -112,29 +112,22 @@ export async function show({ root, signal }) {
   }, signal);
 }
 
-function sourceOf(letter) {
-  return letter.source ?? (letter.source_topic ? { topic: letter.source_topic, partition: letter.source_partition, offset: letter.source_offset } : null);
-}
-
-function sourceText(letter) {
-  const source = sourceOf(letter);
-  return source?.topic ? `${source.topic}:${source.partition}@${source.offset}` : "unknown";
-}
+const sourceText = ({ source }) => (source ? `${source.topic}:${source.partition}@${source.offset}` : "unknown");
 
 function fillAgain(cell, letter) {
   const tag = cell.firstElementChild ?? cell.appendChild(h("span", { class: "tag is-ok" }, "sent again"));
-  tag.hidden = !(letter.redriven ?? letter.sent_again);
+  tag.hidden = !(letter.redriven);
 }
 
 function letterDetail(letter) {
-  const source = sourceOf(letter);
+  const { source } = letter;
   const headers = headersOf(letter);
   return [
     h("h2", {}, `${letter.topic}:${letter.partition}@${letter.offset}`),
     facts([
       ["Reason", letter.reason], ["Error", letter.error && h("code", {}, letter.error)],
-      ["Came from", source?.topic && h("a", { href: link(["topics", source.topic], { partition: source.partition, offset: source.offset }) }, sourceText(letter))],
-      ["Died", time(letter.timestamp)], ["Key", letter.key === null || letter.key === undefined ? null : h("code", {}, oneLine(letter.key, 2_000))],
+      ["Came from", source && h("a", { href: link(["topics", source.topic], { partition: source.partition, offset: source.offset }) }, sourceText(letter))],
+      ["Died", time(letter.timestamp)], ["Given up by", letter.owner], ["Key", letter.key === null || letter.key === undefined ? null : h("code", {}, oneLine(letter.key, 2_000))],
     ]),
     headers.length ? [h("h3", {}, "Headers"), facts(headers.map(([name, value]) => [name, h("code", {}, value === null ? "null" : oneLine(value, 2_000))]))] : null,
     h("h3", {}, "Value"), valueBlock(letter.value, letter.encoding),

@@ -4,7 +4,7 @@ import { h, keyed, put, say } from "../dom.js";
 import { path, read } from "../api.js";
 import { watch } from "../live.js";
 import { link } from "../router.js";
-import { number, time } from "../format.js";
+import { number, span, time } from "../format.js";
 import { empty, heading } from "../parts/notice.js";
 import { table } from "../parts/table.js";
 
@@ -18,9 +18,9 @@ export async function show({ root, signal }) {
     columns: [
       { id: "view", title: "View", value: (each) => each.view, text: (each) => each.view, href: (each) => link(["views", each.view]), wide: true },
       { id: "window", title: "Window", value: (each) => each.window_start ?? "", text: windowText },
-      { id: "corrected", title: "Corrected", value: (each) => each.corrected ?? 0, text: (each) => number(each.corrected), end: true },
-      { id: "dropped", title: "Dropped", value: droppedOf, text: (each) => number(droppedOf(each)), end: true },
-      { id: "most", title: "Latest by", value: (each) => each.late_by_s ?? each.most_late_s ?? -1, text: lateBy, end: true },
+      { id: "corrected", title: "Results corrected", value: (each) => each.corrected, text: (each) => number(each.corrected), end: true, about: "Results that were published anew; one may hold several late records" },
+      { id: "dropped", title: "Records dropped", value: (each) => each.dropped, text: (each) => number(each.dropped), end: true },
+      { id: "most", title: "Latest by", value: (each) => each.late_by_s ?? -1, text: (each) => span(each.late_by_s), end: true, about: "The latest of the dropped" },
     ],
   });
   const none = h("div", {});
@@ -30,16 +30,16 @@ export async function show({ root, signal }) {
 
   async function load() {
     const late = await read(path(["late"]), signal);
-    const views = late.views ?? [];
+    const { views } = late;
     put(none, views.length ? null : empty("No windows to be late for", "Views with windows count here what came on time and what did not."));
     showBooks(views);
-    windows.update(windowsOf(late));
+    windows.update(late.windows);
     detail.hidden = !views.length;
     put(where, late.topic ? ["Dropped records are in ", h("a", { href: link(["topics", late.topic]) }, late.topic), ", each with the window it missed."] : null);
   }
 
   function showBooks(views) {
-    keyed(summary, views, (each) => each.view ?? each.name, makeBar, fillBar);
+    keyed(summary, views, (each) => each.view, makeBar, fillBar);
   }
 
   await load();
@@ -51,36 +51,34 @@ export async function show({ root, signal }) {
   }, signal);
 }
 
-const windowsOf = (late) => late.windows ?? (late.views ?? []).flatMap((view) => (view.windows ?? []).map((each) => ({ view: view.view ?? view.name, ...each })));
-const droppedOf = (each) => each.dropped ?? each.records ?? null;
-
 function windowText(each) {
   if (!each.window_start) return "–";
   return `${time(each.window_start)} to ${time(each.window_end)}`;
 }
 
-function lateBy(each) {
-  const seconds = each.late_by_s ?? each.most_late_s;
-  return typeof seconds === "number" ? `${number(Math.round(seconds))} s` : "–";
-}
-
 function makeBar(view) {
-  return h("article", { class: "card late-view" }, h("h2", {}, h("a", { href: link(["views", view.view ?? view.name]) }, view.view ?? view.name)),
+  return h("article", { class: "card late-view" }, h("h2", {}, h("a", { href: link(["views", view.view]) }, view.view)),
     h("div", { class: "split", role: "img" }, PARTS.map(([, , tone]) => h("span", { class: `is-${tone}` }))),
-    h("dl", { class: "split-legend" }, PARTS.map(([, name, tone]) => h("div", {}, h("dt", {}, h("span", { class: `dot is-${tone}`, "aria-hidden": "true" }), name), h("dd", {})))));
+    h("dl", { class: "split-legend" }, PARTS.map(([, name, tone]) => h("div", {}, h("dt", {}, h("span", { class: `dot is-${tone}`, "aria-hidden": "true" }), name), h("dd", {})))), h("p", { class: "muted" }));
 }
 
-function fillBar(element, view) {
-  const books = view.books ?? view;
+function fillBar(element, { books }) {
   const counts = PARTS.map(([name]) => books[name] ?? 0);
   const total = counts.reduce((sum, each) => sum + each, 0);
-  const [, bar, legend] = element.children;
+  const [, bar, legend, beside] = element.children;
   bar.setAttribute("aria-label", PARTS.map(([, name], index) => `${name} ${number(counts[index])}`).join(", "));
   counts.forEach((each, index) => {
     bar.children[index].style.flexGrow = String(each);
     bar.children[index].hidden = !each;
     say(legend.children[index].lastChild, `${number(each)}${total ? ` (${share(each, total)})` : ""}`);
   });
+  say(beside, besideText(books));
+}
+
+/** Records that never came to a window are told beside it. */
+function besideText({ filtered, dead }) {
+  const parts = [filtered && `${number(filtered)} that the view does not count`, dead && `${number(dead)} dead`];
+  return parts.filter(Boolean).length ? `Beside these: ${parts.filter(Boolean).join(", ")}.` : "";
 }
 
 /** A share that never calls something nothing, nor not quite all everything. */

@@ -97,7 +97,7 @@ function tilesOf(status, application) {
   ];
 }
 
-const deadOf = (status) => status.dead_letters?.waiting ?? status.dead_letters ?? null;
+const deadOf = (status) => status.dead_letters?.waiting ?? null;
 
 /** Rates of several topics added up, by the number of the sample. */
 function summed(lists) {

@@ -5,7 +5,7 @@ import { icon } from "../icons.js";
 import { ago } from "../format.js";
 import { announce } from "./notice.js";
 
-const TONES = { critical: "bad", error: "bad", warning: "warn", info: "ok" };
+const TONES = { critical: "bad", warning: "warn" };
 
 /** A list of alerts; `update(alerts)` brings it up to date and says aloud what is new. */
 export function alertList() {
@@ -14,18 +14,14 @@ export function alertList() {
   return {
     element,
     update(alerts) {
-      const ids = new Set(alerts.map(idOf));
-      const fresh = known ? alerts.filter((each) => !known.has(idOf(each))) : [];
-      if (fresh.length) announce(`Alert: ${titleOf(fresh[0])}`);
+      const ids = new Set(alerts.map((alert) => alert.id));
+      const fresh = known ? alerts.filter((each) => !known.has(each.id)) : [];
+      if (fresh.length) announce(`Alert: ${fresh[0].title}`);
       known = ids;
-      keyed(element, alerts, idOf, make, fill);
+      keyed(element, alerts, (alert) => alert.id, make, fill);
     },
   };
 }
-
-/** What tells one alert from another. */
-export const idOf = (alert) => alert.id ?? `${alert.kind ?? ""} ${alert.title ?? ""} ${alert.subject ?? ""}`;
-export const titleOf = (alert) => alert.title ?? alert.text ?? alert.message ?? alert.kind ?? "";
 
 function make() {
   return h("li", {}, icon("warning"), h("div", {}, h("p", { class: "alert-title" }), h("p", { class: "muted" }), h("p", { class: "alert-next" })), h("time", { class: "muted" }));
@@ -34,10 +30,10 @@ function make() {
 function fill(element, alert) {
   element.className = `alert is-${TONES[alert.severity] ?? "warn"}`;
   const [title, detail, next] = element.children[1].children;
-  say(title, titleOf(alert));
-  say(detail, alert.detail ?? "");
+  say(title, alert.title);
+  say(detail, alert.detail);
   detail.hidden = !alert.detail;
-  say(next, alert.next ?? "");
+  say(next, alert.next);
   next.hidden = !alert.next;
-  say(element.lastChild, alert.since ? ago(alert.since) : "");
+  say(element.lastChild, alert.since ? ago(alert.since * 1000) : "");
 }

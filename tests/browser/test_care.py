@@ -1,0 +1,96 @@
+"""The panels for what went wrong: late records, dead letters, alerts, rebuilds, and the audit."""
+
+import re
+
+from playwright.sync_api import expect
+from tests.browser.shop import DEAD, LATE, ORDERS, REVENUE, closed, dead_letter, late_record, minute, revenue
+
+
+def test_late_records_are_counted_by_view_and_by_window(shop, open_page):
+    books = {"on_time": 90, "corrected": 7, "dropped": 3}
+    shop.apply(REVENUE, [closed(revenue(minute(20), "late", 1.0))], watermark=minute(19), books=books)
+    for offset in range(3):
+        about = late_record("revenue_per_minute", minute(20), 95, offset=offset)
+        shop.send(LATE, {"order_id": "o-late"}, headers=about)
+    shop.flush()
+    page = open_page("late")
+    view = page.locator(".late-view").filter(has_text="revenue_per_minute")
+    expect(view).to_contain_text(re.compile(r"corrected\d+"))
+    split = view.get_by_role("img")
+    expect(split).to_have_attribute("aria-label", re.compile(r"on time [\d,]+, corrected \d+, dropped \d+"))
+    windows = page.get_by_role("region", name="Late records by window")
+    expect(windows.get_by_role("row", name="revenue_per_minute").first).to_contain_text("3")
+
+    before = int(re.search(r"dropped (\d+)", split.get_attribute("aria-label")).group(1))
+    shop.apply(REVENUE, [], watermark=minute(19), books={"dropped": 1})
+    expect(split).to_have_attribute("aria-label", re.compile(f"dropped {before + 1}"))
+
+
+def test_a_dead_letter_tells_why_and_is_sent_again_once(shop, open_page):
+    page = open_page("dead-letters")
+    shop.send(
+        DEAD, b'{"order_id": oops', key="o-dead", headers=dead_letter("the value is not JSON", offset=41)
+    )
+    shop.send(DEAD, b"{}", key="o-other", headers=dead_letter("no event time", offset=42))
+    shop.flush()
+    row = page.get_by_role("row", name="the value is not JSON")
+    expect(row).to_contain_text("shop.orders:0@41")
+    row.click()
+    detail = page.get_by_role("complementary", name="The chosen letter")
+    expect(detail).to_contain_text("o-dead")
+    expect(detail.locator("pre")).to_have_text('{"order_id": oops')
+
+    page.get_by_role("searchbox", name="Filter by reason or value").fill("not JSON")
+    expect(page.get_by_role("row", name="no event time")).to_have_count(0)
+    row.get_by_role("checkbox").check()
+    page.get_by_role("button", name="Send 1 letter again").click()
+    page.get_by_role("dialog").get_by_role("button", name="Send again").click()
+    expect(page.get_by_text("1 letter sent again.")).to_be_visible()
+    page.goto(page.url.replace("dead-letters", f"topics/{ORDERS}"))
+    expect(page.locator(".record-row:visible").filter(has_text="oops")).to_have_count(1)
+
+
+def test_a_rebuild_asks_for_the_name_is_passed_on_and_shows_its_progress(shop, console, open_page):
+    page = open_page("rebuild")
+    expect(page.get_by_text("Not rebuilt since the driver started.")).to_be_visible()
+    page.get_by_role("button", name="Rebuild all views").click()
+    sure = page.get_by_role("button", name="Rebuild", exact=True)
+    expect(sure).to_be_disabled()
+    page.get_by_label("Type shop to confirm").fill("shop")
+    sure.click()
+    expect(page.get_by_text("The rebuild was asked for")).to_be_visible()
+    assert any(each.get("command") == "rebuild" for each in console.commands), console.commands
+
+    shop.rebuild(targets={ORDERS: {"0": 100, "1": 100}}, positions={"0": 50, "1": 0})
+    progress = page.get_by_role("progressbar", name=re.compile(f"^{re.escape(ORDERS)}: 50 of 200"))
+    expect(progress).to_be_visible()
+    expect(page.get_by_text(re.compile("^Rebuilding since"))).to_be_visible()
+    shop.rebuilt()
+    expect(page.get_by_text(re.compile("^Rebuilt at"))).to_be_visible()
+
+
+def test_alerts_come_and_go_by_themselves(shop, open_page):
+    page = open_page("alerts")
+    shop.status.query("shop.clicks", state="failed", error="the disk is full")
+    alert = page.get_by_role("list", name="Alerts").get_by_role("listitem").filter(has_text="shop.clicks")
+    expect(alert).to_contain_text("the disk is full")
+    badge = page.get_by_role("link", name="Alerts").locator(".badge")
+    expect(badge).to_be_visible()
+    shop.status.query("shop.clicks", state="running", error=None)
+    expect(alert).to_have_count(0)
+    shop.status.message("the till is open")
+    expect(page.get_by_role("row", name="the till is open")).to_be_visible()
+
+
+def test_every_change_is_in_the_audit(shop, open_page):
+    page = open_page("topics")
+    page.get_by_role("button", name="Create a topic").click()
+    page.get_by_label("Name").fill("audited")
+    page.get_by_role("button", name="Create", exact=True).click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("audited")
+    page.get_by_role("link", name="Audit").click()
+    row = page.get_by_role("row", name="POST /v1/topics").first
+    expect(row).to_contain_text("local")
+    expect(row).to_contain_text("done 201")
+    row.click()
+    expect(page.locator(".under pre")).to_contain_text('"topic": "audited"')
