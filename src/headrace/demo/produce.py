@@ -26,7 +26,7 @@ from confluent_kafka import KafkaError, Message, TopicPartition
 from confluent_kafka import admin as kafka_admin
 
 from headrace.client import Connection, admin, producer
-from headrace.demo.traffic import TOPICS, Event, slot_at, traffic
+from headrace.demo.traffic import TOPICS, Event, beginning, slot_at, traffic
 from headrace.views.topics import TopicSettings, create_topics
 
 __all__ = ["main"]
@@ -70,7 +70,8 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to end
     connection = Connection(bootstrap_servers=given.bootstrap, client_id="demo-shop")
     create_topics(connection, {topic: TopicSettings(partitions=PARTITIONS) for topic in TOPICS})
-    begin = max(datetime.now(UTC) - timedelta(seconds=given.history_seconds), _last_time(connection))
+    history = timedelta(seconds=given.history_seconds)
+    begin = beginning(datetime.now(UTC), _last_time(connection), history)
     return _send_all(connection, given.seed, given.rate, slot_at(begin, given.rate) + 1)
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-__all__ = ["FAULTS", "TOPICS", "Event", "slot_at", "time_of", "traffic"]
+__all__ = ["FAULTS", "TOPICS", "Event", "beginning", "slot_at", "time_of", "traffic"]
 
 TOPICS = ("shop.orders", "shop.clicks", "shop.searches", "shop.payments")
 FAULTS = ("late", "duplicate", "skewed", "future", "malformed")
@@ -39,6 +39,7 @@ _CARDS = 500
 _TERMINALS = 40
 _TERMINALS_WRONG = 8
 _STOLEN_CARD_FOR_S = 120
+_CLOSED_FOR = timedelta(minutes=2)
 
 
 class Event(NamedTuple):
@@ -68,6 +69,15 @@ def slot_at(time: datetime, rate: int) -> int:
 def time_of(slot: int, rate: int) -> datetime:
     """When a slot begins."""
     return _OPENED + timedelta(seconds=slot / rate)
+
+
+def beginning(now: datetime, last: datetime, history: timedelta) -> datetime:
+    """When the shop opens, with the last record of an earlier day: not before now minus the history.
+
+    Whoever reads the log may have taken a silence for the end, and published: what it was
+    closed for, at most two minutes, is not made up for.
+    """
+    return max(now - history, min(now, last + _CLOSED_FOR))
 
 
 def traffic(seed: int, rate: int, first_slot: int) -> Iterator[tuple[Event, ...]]:

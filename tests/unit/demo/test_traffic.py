@@ -7,7 +7,7 @@ from itertools import islice, pairwise
 import orjson
 import pytest
 
-from headrace.demo.traffic import FAULTS, TOPICS, slot_at, time_of, traffic
+from headrace.demo.traffic import FAULTS, TOPICS, beginning, slot_at, time_of, traffic
 
 RATE = 300
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
@@ -32,6 +32,16 @@ def test_a_second_of_slots_is_a_second_of_the_shop():
     stamps = [event.timestamp_ms for event in events(RATE + 1)]
     assert stamps == sorted(stamps)
     assert (stamps[0], stamps[-1]) == (NOON.timestamp() * 1000, NOON.timestamp() * 1000 + 1000)
+
+
+@pytest.mark.parametrize(
+    ("last_s", "begins_s"),
+    [(-100_000, -720), (-721, -601), (-300, -180), (-60, 0), (-1, 0), (0, 0)],
+    ids=["a new log", "long ago", "minutes ago", "a minute ago", "killed just now", "never closed"],
+)
+def test_the_shop_opens_where_it_closed_but_not_long_ago_and_not_in_what_may_be_published(last_s, begins_s):
+    last, begins = (NOON + timedelta(seconds=each) for each in (last_s, begins_s))
+    assert beginning(NOON, last, timedelta(seconds=720)) == begins
 
 
 def test_whoever_goes_on_at_the_next_slot_repeats_no_order():
