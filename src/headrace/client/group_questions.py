@@ -55,7 +55,8 @@ def list_groups(log: Log) -> list[dict[str, Any]]:
     with explained("listing groups", log.bootstrap):
         answer = log.client.list_consumer_groups(request_timeout=log.timeout_s).result()
     if answer.errors:
-        raise from_kafka(answer.errors[0].args[0], "listing groups", log.bootstrap)
+        first: Any = answer.errors[0]  # an exception or the error in it, by the version of the library
+        raise from_kafka(getattr(first, "args", [first])[0], "listing groups", log.bootstrap)
     rows = [
         {"group": each.group_id, "state": _word(each.state), "type": _word(each.type).lower()}
         for each in answer.valid

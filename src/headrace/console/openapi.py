@@ -23,7 +23,15 @@ _ALWAYS = {
     401: "A login is needed.",
     403: "This may not be done by this principal, or not from that page.",
     404: "There is nothing of that name.",
+    421: "This console is not called so.",
     503: "The log is away, or the console is overloaded; try again.",
+}
+
+
+_WITH_BODY = {
+    408: "The body did not come in time.",
+    413: "The body is too large.",
+    415: "The body is of another type.",
 }
 
 
@@ -91,16 +99,17 @@ def _parameter(parameter: Parameter) -> dict[str, Any]:
 
 
 def _responses(route: Route) -> dict[str, Any]:
-    problems = {
-        str(status): {"description": help_, "content": {MEDIA_TYPE: {"schema": ref("Problem")}}}
-        for status, help_ in _ALWAYS.items()
-    }
-    return problems | {str(status): _answer(each) for status, each in route.answers.items()}
+    usual = _ALWAYS if route.body is None else _ALWAYS | _WITH_BODY
+    answers = {status: Answer(text) for status, text in usual.items()} | dict(route.answers)
+    return {str(status): _answer(status, each) for status, each in sorted(answers.items())}
 
 
-def _answer(answer: Answer) -> dict[str, Any]:
+def _answer(status: int, answer: Answer) -> dict[str, Any]:
+    """A failure without a shape of its own is a problem."""
     content: dict[str, Any] = {}
     if answer.schema is not None:
         content[answer.media_type] = {"schema": ref(answer.schema)}
+    elif status >= 400:
+        content[MEDIA_TYPE] = {"schema": ref("Problem")}
     content |= {kind: {"schema": ref(name)} for kind, name in answer.others.items()}
     return {"description": answer.help, **({"content": content} if content else {})}
