@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from headrace.broker.partition import Partition
-from headrace.broker.share_reading import read_chunk
+from headrace.broker.share_reading import Enough, read_chunk
 from headrace.errors import CorruptionError, DiskError, RequestError
 from headrace.groups import Code
 from headrace.groups import share as machine
@@ -114,7 +114,8 @@ class ShareFetch:
         if not _has_room(state, config.max_record_locks):
             return None
         begin = state.next_offset()
-        chunk = await read_chunk(broker, partition, begin, max_bytes, committed=config.read_committed)
+        enough = Enough(state.available(), max_records)
+        chunk = await read_chunk(broker, partition, begin, max_bytes, enough, committed=config.read_committed)
         current = shares.table.partitions.get(where)
         if not chunk.batches or current is None:
             return None

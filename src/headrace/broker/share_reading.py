@@ -1,18 +1,19 @@
 """Record batches as queues read them: what is in them, and what of them is delivered."""
 
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.broker.partition import Partition
 from headrace.groups.share import Acquired, Span
-from headrace.records import BatchHeader, read_header
+from headrace.records import HEADER_BYTES, BatchHeader, read_header
 from headrace.storage import Extent
 from headrace.storage.aborted import AbortedTransaction
 
 if TYPE_CHECKING:
     from headrace.broker.server import Broker
 
-__all__ = ["Batch", "Chunk", "read_chunk"]
+__all__ = ["Batch", "Chunk", "Enough", "read_chunk"]
 
 _READ_BYTES = 256 * 1024
 
@@ -29,26 +30,48 @@ class Batch(NamedTuple):
 class Chunk(NamedTuple):
     """Whole batches as they stand in the log."""
 
-    data: bytes
+    data: bytes | bytearray
     batches: Sequence[Batch]
 
     def of(self, acquired: Iterable[Acquired]) -> bytes:
         """The bytes of the batches in which something was acquired."""
-        wanted = list(acquired)
+        wanted, data = list(acquired), memoryview(self.data)
         parts = []
         for batch in self.batches:
             while wanted and wanted[0].last < batch.span.first:
                 wanted.pop(0)
             if wanted and wanted[0].first <= batch.span.last:
-                parts.append(self.data[batch.position : batch.position + batch.size_bytes])
+                parts.append(data[batch.position : batch.position + batch.size_bytes])
         return b"".join(parts)
 
 
+class Enough:
+    """Tells when the batches read so far hold as many records as are wanted, of those `available`."""
+
+    def __init__(self, available: Iterable[Span], records: int) -> None:
+        self._spans = deque(available)
+        self._left = records
+
+    def after(self, header: BatchHeader) -> bool:
+        """Whether the batches up to this one are enough; they come in the order of the log."""
+        found = 0
+        while self._spans and self._spans[0].first <= header.last_offset:
+            span = self._spans[0]
+            found += max(min(span.last, header.last_offset) - max(span.first, header.base_offset) + 1, 0)
+            if span.last > header.last_offset:
+                break
+            self._spans.popleft()
+        if not header.is_control:
+            self._left -= min(found, header.record_count)  # offsets may be without a record
+        return self._left <= 0
+
+
 async def read_chunk(
-    broker: "Broker", partition: Partition, offset: int, max_bytes: int, *, committed: bool
+    broker: "Broker", partition: Partition, offset: int, max_bytes: int, enough: Enough, *, committed: bool
 ) -> Chunk:
     """Verified whole batches from the one that holds `offset` on, at least one if there is any.
 
+    No more than are `enough`, and all within `max_bytes` but the first.
     Raises RequestError outside the log, CorruptionError and DiskError where it cannot be read.
     """
     log = partition.log
@@ -59,8 +82,7 @@ async def read_chunk(
     if extent is None:
         return Chunk(b"", ())
     with extent:
-        data = await _bytes_of(broker, extent)
-    headers = list(_headers(data))
+        data, headers = await _read(broker, extent, enough)
     if not headers:
         return Chunk(b"", ())
     last = headers[-1][1].last_offset
@@ -68,36 +90,34 @@ async def read_chunk(
     return Chunk(data, _batches(headers, aborted))
 
 
-async def _bytes_of(broker: "Broker", extent: Extent) -> bytes:
+async def _read(
+    broker: "Broker", extent: Extent, enough: Enough
+) -> tuple[bytearray, list[tuple[int, BatchHeader]]]:
     """What is in the page cache is read here; the disk is waited for on a thread."""
-    chunks: list[bytes | bytearray] = []
+    data, position = bytearray(), 0
+    headers: list[tuple[int, BatchHeader]] = []
     while True:
         chunk = extent.read_chunk(_READ_BYTES, wait=False)
         if chunk is None:
-            chunks.append(await broker.in_thread(_rest_of, extent))
-            break
+            chunk = await broker.in_thread(extent.read_chunk, _READ_BYTES)
         if not chunk:
-            break
-        chunks.append(chunk)
-    return b"".join(chunks)
+            return data, headers
+        data += chunk
+        for header in _headers(data, position):
+            headers.append((position, header))
+            position += header.size_bytes
+            if enough.after(header):
+                return data, headers
 
 
-def _rest_of(extent: Extent) -> bytes:
-    chunks = []
-    while chunk := extent.read_chunk(_READ_BYTES):
-        chunks.append(chunk)
-    return b"".join(chunks)
-
-
-def _headers(data: bytes) -> Iterable[tuple[int, BatchHeader]]:
-    """Position and header of each whole batch; the last one may be cut off."""
-    position = 0
-    while position + 61 <= len(data):
+def _headers(data: bytearray, position: int) -> Iterator[BatchHeader]:
+    """Those of the whole batches from a position on; the last one may be cut off."""
+    while position + HEADER_BYTES <= len(data):
         header = read_header(data, position)
-        if position + header.size_bytes > len(data):
-            return
-        yield position, header
         position += header.size_bytes
+        if position > len(data):
+            return
+        yield header
 
 
 def _batches(

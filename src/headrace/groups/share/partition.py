@@ -47,6 +47,7 @@ class RecordState(StrEnum):
     ARCHIVED = "archived"
 
 
+_NO_END = 2**63 - 1
 FINISHED = frozenset({RecordState.ACKNOWLEDGED, RecordState.ARCHIVED})
 
 
@@ -144,6 +145,13 @@ class SharePartition:
             if run.state is RecordState.AVAILABLE:
                 return run.first
         return self.end_offset
+
+    def available(self) -> Iterator[Span]:
+        """What may be delivered now, in order; the last part has no end."""
+        for run in self.runs:
+            if run.state is RecordState.AVAILABLE:
+                yield Span(run.first, run.last)
+        yield Span(self.end_offset, _NO_END)
 
     def next_deadline_ms(self) -> int | None:
         """When the first lease runs out; None: there is none."""
