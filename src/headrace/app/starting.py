@@ -95,7 +95,7 @@ def start_log(data: Path, ending: contextlib.ExitStack) -> EmbeddedLog:
 def start_spark(name: str, options: RunOptions, ending: contextlib.ExitStack) -> SparkSession:
     """A Spark for this run; a session that was there before is used, and is its owner's to stop."""
     running = SparkSession.getActiveSession()
-    with _messages_to(options.data / "spark.messages"):
+    with messages_to(options.data / "spark.messages"):
         spark = local_spark(name, cores=options.cores, master=options.master)
     if running is None:
         ending.callback(spark.stop)
@@ -103,7 +103,7 @@ def start_spark(name: str, options: RunOptions, ending: contextlib.ExitStack) ->
 
 
 @contextlib.contextmanager
-def _messages_to(path: Path) -> Iterator[None]:
+def messages_to(path: Path) -> Iterator[None]:
     """What is started within writes its messages to the file: Spark and its workers are chatty."""
     path.parent.mkdir(parents=True, exist_ok=True)
     sys.stderr.flush()
@@ -159,6 +159,7 @@ class Starter:
             stores=self.stores,
             records=records,
             commit_progress=progress.commit,
+            told={int(partition): offset for partition, offset in manifest.told.items()},
             on_batch=self.on_batch,
             on_step=self.on_step,
         )

@@ -7,8 +7,9 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from headrace.java import find_java, spark_environment
+from headrace.streams.class_archive import archive_options
 
-__all__ = ["local_spark"]
+__all__ = ["java_options", "local_spark"]
 
 _SETTINGS = {
     # Loopback only, and whatever the machine's host name resolves to.
@@ -53,12 +54,18 @@ def local_spark(
     cluster. Quiet (errors only), on loopback, in UTC, with state in RocksDB. A session that
     already runs in this process is returned as it is. Raises ConfigError without Java.
     """
-    os.environ.update(spark_environment(find_java()))
+    java = find_java()
+    os.environ.update(spark_environment(java))
     builder = SparkSession.builder.appName(name).master(master or f"local[{cores},4]")
-    log = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
-    chosen = {"spark.driver.extraJavaOptions": " ".join((*_JAVA_OPTIONS, log)), **_SETTINGS}
+    chosen = {"spark.driver.extraJavaOptions": java_options(*archive_options(java)), **_SETTINGS}
     if master is None:
         chosen |= _LOCAL_SETTINGS
     for key, value in {**chosen, **(settings or {})}.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def java_options(*further: str) -> str:
+    """How the driver's Java is started."""
+    log = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
+    return " ".join((*_JAVA_OPTIONS, log, *further))
