@@ -47,7 +47,7 @@ $(STAMP): requirements/build.txt requirements/lock.txt pyproject.toml | $(RUN)
 	@$(RUN) -m pip install $(INSTALL) --require-hashes --no-build-isolation -r requirements/lock.txt
 	@$(RUN) -m pip install $(INSTALL) --no-deps --no-build-isolation --editable .
 	@echo "Keeping Spark's classes, so that it starts faster (half a minute, once)"
-	@$(RUN) -m headrace.app.class_archive
+	@$(RUN) -m headrace.app.class_archive || echo "That did not work; nothing needs it"
 	@touch $@
 
 # Lives until Ctrl-C; with SECONDS=60, or where there is no terminal, it ends with its proof.

@@ -5,6 +5,7 @@ had loaded (see `headrace.streams.class_archive`). Done once for a Python enviro
 about half a minute; some 170 MB. Where that is not possible, Spark starts as before.
 """
 
+import subprocess
 import sys
 import tempfile
 import time
@@ -41,7 +42,11 @@ def keep_classes(place: Path) -> bool:
         java = spark.sparkContext._gateway.proc  # type: ignore[union-attr]
         spark.stop()
         java.stdin.close()  # Java ends with its input, and writes the archive as it does
-        java.wait(_EXIT_TIMEOUT_S)
+        try:
+            java.wait(_EXIT_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            java.kill()
+            return False
         if not fresh.is_file():
             return False
         fresh.replace(place)
