@@ -2,20 +2,30 @@
 
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from headrace.app.manifest import Manifest, describe_query, reasons_to_rebuild
 from headrace.app.planning import AppPlan, PlannedStream
 from headrace.app.starting import RunOptions
+from headrace.client import Connection, GroupOffsets, RawFetcher
 from headrace.errors import ConfigError
 
-__all__ = ["last_commit", "ready_manifests"]
+__all__ = ["Told", "last_commit", "ready_manifests", "told_so_far"]
 
 BUCKETS = 8
 
 
-def ready_manifests(plan: AppPlan, options: RunOptions, *, rebuild: bool) -> dict[str, Manifest]:
-    """The manifest of every query; raises ConfigError if a checkpoint does not fit and may not be rebuilt."""
+Told = Mapping[str, Mapping[str, int]]
+
+
+def ready_manifests(
+    plan: AppPlan, options: RunOptions, *, rebuild: bool, told: Told | None = None
+) -> dict[str, Manifest]:
+    """The manifest of every query; raises ConfigError if a checkpoint does not fit and may not be rebuilt.
+
+    `told` is what `told_so_far` says, for queries that replace others of the very same code.
+    """
     reasons = {planned.name: _reasons(planned, options) for planned in plan.streams}
     unfit = {name: each for name, each in reasons.items() if each}
     if unfit and not rebuild:
@@ -25,8 +35,30 @@ def ready_manifests(plan: AppPlan, options: RunOptions, *, rebuild: bool) -> dic
         if rebuild or Manifest.read(folder) is None:
             _discard(folder)
     return {
-        planned.name: _ready_manifest(planned, options.query_folder(planned.name)) for planned in plan.streams
+        planned.name: _ready_manifest(
+            planned, options.query_folder(planned.name), (told or {}).get(planned.name, {})
+        )
+        for planned in plan.streams
     }
+
+
+def told_so_far(plan: AppPlan, options: RunOptions, bootstrap: str) -> dict[str, dict[str, int]]:
+    """Up to where the dead and late records of each stream are on their topics, by partition.
+
+    Progress is committed behind them, so what it says has been told, by this query or
+    by those it replaced.
+    """
+    found = {}
+    for planned in plan.streams:
+        spec, manifest = planned.stream.spec, Manifest.read(options.query_folder(planned.name))
+        connection = Connection(bootstrap_servers=bootstrap)
+        with RawFetcher(connection) as fetcher, GroupOffsets(connection, spec.group) as offsets:
+            committed = offsets.fetch(spec.topic, list(fetcher.layout(spec.topic).leaders))
+        told = dict(manifest.told) if manifest is not None else {}
+        for partition, each in committed.items():
+            told[str(partition)] = max(told.get(str(partition), 0), each.offset)
+        found[planned.name] = told
+    return found
 
 
 def _reasons(planned: PlannedStream, options: RunOptions) -> list[str]:
@@ -45,7 +77,7 @@ def _unfit_message(unfit: Mapping[str, list[str]]) -> str:
     )
 
 
-def _ready_manifest(planned: PlannedStream, folder: Path) -> Manifest:
+def _ready_manifest(planned: PlannedStream, folder: Path, told: Mapping[str, int]) -> Manifest:
     """The manifest to go on with; a new one, and so a new query id, where there is no checkpoint.
 
     A query that begins anew counts its batches from 0 again: under its old id the stores
@@ -54,9 +86,9 @@ def _ready_manifest(planned: PlannedStream, folder: Path) -> Manifest:
     manifest = Manifest.read(folder) if _has_checkpoint(folder) else None
     described = describe_query(planned)
     if manifest is None:
-        manifest = Manifest.new(described, BUCKETS)
+        manifest = Manifest.new(described, BUCKETS, told)
     else:
-        manifest = Manifest(query_id=manifest.query_id, buckets=manifest.buckets, query=described)
+        manifest = replace(manifest, query=described)
     manifest.write(folder)
     return manifest
 

@@ -11,7 +11,7 @@ held against it before anything starts:
 
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,17 +31,22 @@ _STREAM_FIELDS = ("decoder", "event_time", "sent_at", "lateness_us", "max_ahead_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """A query's id, the number of its buckets, and what it computes."""
+    """A query's id, the number of its buckets, and what it computes.
+
+    `told` are offsets by partition: dead and late records before them are on their topics
+    already, put there by the query that this one replaces.
+    """
 
     query_id: str
     buckets: int
     query: Mapping[str, Any]
     format: int = FORMAT
+    told: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
-    def new(cls, query: Mapping[str, Any], buckets: int) -> "Manifest":
+    def new(cls, query: Mapping[str, Any], buckets: int, told: Mapping[str, int] | None = None) -> "Manifest":
         """For a query that begins, under an id that none had before."""
-        return cls(query_id=uuid.uuid4().hex, buckets=buckets, query=query)
+        return cls(query_id=uuid.uuid4().hex, buckets=buckets, query=query, told=told or {})
 
     @classmethod
     def read(cls, folder: Path) -> "Manifest | None":

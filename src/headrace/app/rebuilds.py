@@ -5,9 +5,15 @@ it began, its rows go to a SQLite file of their own, batch by batch and each onc
 to any store; then the served view is replaced by them in one step, under the number of
 the last batch, and the query goes on writing to it directly. A crash at any moment
 finds either the file or the view at the batch that the checkpoint knows.
+
+In a log that is silent, windows close by the clock. So that none of them is missed
+where readers have seen it, a build that has read everything waits a while until its
+watermark is that of the view it replaces.
 """
 
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
@@ -20,7 +26,9 @@ from headrace.streams.spec import StreamSpec
 from headrace.streams.starts import parse_start
 from headrace.views import Kind, Reflected, ViewBatch, ViewSchema, ViewStore, open_store
 
-__all__ = ["HiddenBuild", "has_come_to", "rebuild_target", "stale_builds"]
+__all__ = ["HiddenBuild", "has_come_to", "rebuild_target", "rows_as_changes", "stale_builds"]
+
+PATIENCE_S = 60.0
 
 
 def rebuild_target(spec: StreamSpec, bootstrap: str) -> dict[int, int]:
@@ -37,7 +45,10 @@ def has_come_to(target: Mapping[int, int], offsets: Mapping[int, int]) -> bool:
 
 
 class HiddenBuild:
-    """One view on its way to replace the one that is served; takes batches as a `ViewStore` does."""
+    """One view on its way to replace the one that is served; takes batches as a `ViewStore` does.
+
+    For any thread.
+    """
 
     def __init__(
         self,
@@ -48,12 +59,17 @@ class HiddenBuild:
         data: Path,
         topic: str,
         target: Mapping[int, int],
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
         self._schema = schema
         self._query_id = query_id
         self._topic = topic
         self._target = target
+        self._now = now
+        self._lock = threading.RLock()
+        self._caught_up_at: float | None = None
+        self._watermark_us = store.reflected(schema.name).watermark_us or 0
         self._path = _path(data, schema.name, query_id)
         self._path.parent.mkdir(parents=True, exist_ok=True)
         hidden = replace(schema, keep_changes=0)
@@ -72,38 +88,46 @@ class HiddenBuild:
 
     def apply(self, view: str, batch: ViewBatch) -> bool:
         """Writes a batch, as `ViewStore.apply`; the one that catches up brings the view to light."""
-        if self._hidden is None:
-            return self._store.apply(view, batch)
-        written = self._hidden.apply(view, batch)
-        self.show_if_caught_up()
-        return written
+        with self._lock:
+            if self._hidden is None:
+                return self._store.apply(view, batch)
+            written = self._hidden.apply(view, batch)
+            self.show_if_caught_up()
+            return written
 
     def show_if_caught_up(self) -> None:
-        """Replaces the served view if all of the target is in."""
-        if not self.is_shown and has_come_to(self._target, self.reflected().offsets.get(self._topic, {})):
-            self.show()
+        """Replaces the served view if all of the target is in, and its time, or a while, has come."""
+        with self._lock:
+            if self.is_shown or not has_come_to(self._target, self.reflected().offsets.get(self._topic, {})):
+                return
+            if self._caught_up_at is None:
+                self._caught_up_at = self._now()
+            is_late = self._now() - self._caught_up_at >= PATIENCE_S
+            if is_late or (self.reflected().watermark_us or 0) >= self._watermark_us:
+                self.show()
 
     def show(self) -> None:
         """Replaces the served view by what there is, in one step."""
-        if self._hidden is None or self.reflected().query_id != self._query_id:
-            return
-        name, found = self._schema.name, self._hidden.snapshot(self._schema.name)
-        reflected = found.reflected
-        self._store.begin(name, self._query_id, schema=self._schema, first_batch=reflected.batch_id)
-        self._store.apply(
-            name,
-            ViewBatch(
-                query_id=self._query_id,
-                batch_id=reflected.batch_id,
-                changes=rows_as_changes(found.rows),
-                offsets=reflected.offsets,
-                watermark_us=reflected.watermark_us,
-                books=reflected.books,
-            ),
-        )
-        self.close()
-        self._hidden = None
-        _remove(self._path)
+        with self._lock:
+            if self._hidden is None or self.reflected().query_id != self._query_id:
+                return
+            name, found = self._schema.name, self._hidden.snapshot(self._schema.name)
+            reflected = found.reflected
+            self._store.begin(name, self._query_id, schema=self._schema, first_batch=reflected.batch_id)
+            self._store.apply(
+                name,
+                ViewBatch(
+                    query_id=self._query_id,
+                    batch_id=reflected.batch_id,
+                    changes=rows_as_changes(found.rows),
+                    offsets=reflected.offsets,
+                    watermark_us=reflected.watermark_us,
+                    books=reflected.books,
+                ),
+            )
+            self.close()
+            self._hidden = None
+            _remove(self._path)
 
     def close(self) -> None:
         """Gives back the file; harmless when repeated."""

@@ -3,7 +3,7 @@
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from queue import SimpleQueue
@@ -13,6 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.app.alarms import Alarms
 from headrace.app.application import App
+from headrace.app.checkpoints import Told, told_so_far
 from headrace.app.companions import start_console, start_deliverer
 from headrace.app.console_process import ConsoleProcess
 from headrace.app.deliverer_process import DelivererProcess
@@ -22,7 +23,7 @@ from headrace.app.failures import failure_of
 from headrace.app.launching import Launched, Launcher
 from headrace.app.log_process import EmbeddedLog
 from headrace.app.planning import AppPlan, plan_app
-from headrace.app.rebuilds import rebuild_target
+from headrace.app.rebuilds import HiddenBuild, rebuild_target
 from headrace.app.reports import BatchReport
 from headrace.app.sink import ignore
 from headrace.app.starting import RunOptions, create_app_topics, locked, start_log, start_spark
@@ -95,6 +96,10 @@ class Running:
         assert self._launched is not None
         return self._launched.opened.stores
 
+    @property
+    def _builds(self) -> Iterable[HiddenBuild]:
+        return () if self._launched is None else self._launched.opened.builds.values()
+
     def wait(self, seconds: float | None = None) -> bool:
         """Watches over everything until the queries ended, the time is over or `stop` is called.
 
@@ -128,9 +133,9 @@ class Running:
         """
         self._rebuild_asked.set()
 
-    def launch(self, *, rebuild: bool) -> None:
+    def launch(self, *, rebuild: bool, told: Told | None = None) -> None:
         """Starts all queries from their checkpoints, or, with `rebuild`, from the log."""
-        self._launched = launched = self.launcher.launch(self._ending, rebuild=rebuild)
+        self._launched = launched = self.launcher.launch(self._ending, rebuild=rebuild, told=told)
         if rebuild:
             self._note_rebuild()
         for name, start in launched.starts.items():
@@ -184,6 +189,8 @@ class Running:
             seconds = query.batch_seconds()
             if seconds != self.board.status.query(query.name).batch_seconds:
                 self.board.query(query.name, batch_seconds=seconds)
+        for build in self._builds:
+            build.show_if_caught_up()
         for line in self.alarms.look(self.board.status, time.time()):
             self.say(line)
         alerts = self.alarms.book.to_json()
@@ -206,7 +213,8 @@ class Running:
         self.end()
         self.alarms.forget()
         self._ending = contextlib.ExitStack()
-        self.launch(rebuild=True)
+        # The very same code says the same of the same records: what it told is not told again.
+        self.launch(rebuild=True, told=told_so_far(self.plan, self.options, self.bootstrap))
 
     def _note_rebuild(self) -> None:
         targets = {
@@ -224,8 +232,7 @@ class Running:
 
     def _show_builds(self) -> None:
         """The queries have read all there was: what they built is the whole of it."""
-        assert self._launched is not None
-        for build in self._launched.opened.builds.values():
+        for build in self._builds:
             build.show()
 
 

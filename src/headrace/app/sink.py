@@ -6,7 +6,7 @@ progress of the group comes last: it is for onlookers, and a note for the feed.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import pyarrow as pa
@@ -17,7 +17,7 @@ from headrace.app.records import dead_records, derived_records, forgotten_record
 from headrace.app.reports import BatchReport
 from headrace.views import Kind, OutputRecord, ViewBatch
 
-__all__ = ["BatchReport", "StreamSink", "ViewWriter", "ignore"]
+__all__ = ["BatchReport", "StreamSink", "ViewWriter", "ignore", "untold"]
 
 
 class Records(Protocol):
@@ -40,6 +40,7 @@ def ignore(_: object) -> None:
 class StreamSink:
     """The sink of one query; called by Spark on the driver, batch after batch, in order.
 
+    Dead and late records before the offsets of `told` are on their topics already.
     `on_step` is told the name of every step before it is taken: crash tests end the
     process there.
     """
@@ -50,6 +51,7 @@ class StreamSink:
     stores: Mapping[str, ViewWriter]
     records: Records
     commit_progress: Callable[[BatchOutput], None]
+    told: Mapping[int, int] = field(default_factory=dict)
     on_batch: Callable[[BatchReport], None] = ignore
     on_step: Callable[[str], None] = ignore
 
@@ -85,10 +87,12 @@ class StreamSink:
     def _records(self, output: BatchOutput) -> Iterator[OutputRecord]:
         """Everything of a batch that goes to topics: late and dead records, and derived ones."""
         topic, app = self.planned.name, self.app_name
-        yield from dead_records(app, topic, self.query_id, output.dead)
+        dead = untold(output.dead, self.told, "partition", "offset")
+        yield from dead_records(app, topic, self.query_id, dead)
         for number, planned in enumerate(self.planned.views):
             name = planned.view.name
-            yield from late_records(app, topic, name, output.late.get(number, ()))
+            late = untold(output.late.get(number, ()), self.told, "_partition", "_offset")
+            yield from late_records(app, topic, name, late)
             yield from forgotten_records(app, topic, name, output.forgotten.get(number, ()))
             if planned.view.topic is not None and planned.plan.operator is None:
                 yield from derived_records(planned, output.rows.get(number, ()))
@@ -104,6 +108,18 @@ class StreamSink:
             books={name: output.counts(number) for number, name in enumerate(names)},
             changed=changed,
         )
+
+
+def untold(
+    tables: Sequence[pa.Table], told: Mapping[int, int], partition: str, offset: str
+) -> Iterator[pa.Table]:
+    """The rows at or behind the offsets of their partitions; `partition` and `offset` name the columns."""
+    for table in tables:
+        kept = [
+            next_ >= told.get(each, 0)
+            for each, next_ in zip(table[partition].to_pylist(), table[offset].to_pylist(), strict=True)
+        ]
+        yield table if all(kept) else table.filter(pa.array(kept))
 
 
 def _changes(number: int, planned: PlannedView, output: BatchOutput) -> pa.Table | None:

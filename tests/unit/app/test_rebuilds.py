@@ -92,6 +92,25 @@ def test_readers_see_the_old_rows_until_the_new_ones_have_caught_up(store, build
     assert not build.apply("counts", batch(3, [row("e", 50)], next_offset=120)), "given again"
 
 
+def test_a_build_waits_for_the_time_of_the_view_it_replaces_but_not_for_ever(store, tmp_path):
+    """Windows that silence had closed stay closed for readers."""
+    clock = [0.0]
+
+    def begin() -> HiddenBuild:
+        return HiddenBuild(
+            store, SCHEMA, "new", data=tmp_path, topic="orders", target={0: 50}, now=lambda: clock[0]
+        )
+
+    build = begin()  # the old view is at watermark 100
+    build.apply("counts", batch(0, [row("a", 10)], next_offset=50))
+    clock[0] = 59.0
+    build.show_if_caught_up()
+    assert shown(store) == {"a": 1, "b": 2}
+    clock[0] = 60.0
+    build.show_if_caught_up()
+    assert shown(store) == {"a": 10}
+
+
 def test_the_old_query_is_fenced_from_the_beginning(store, building):
     building()
     with pytest.raises(FencedError):
@@ -141,8 +160,8 @@ def test_a_log_without_records_leaves_the_old_view(store, building):
 
 
 def test_a_view_that_becomes_empty_is_empty(store, building):
-    build = building(target=10)
-    build.apply("counts", batch(0, [], next_offset=10))
+    build = building(target=100)
+    build.apply("counts", batch(0, [], next_offset=100))
     assert shown(store) == {}
     assert store.reflected("counts").query_id == "new"
 
