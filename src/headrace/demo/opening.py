@@ -39,7 +39,11 @@ class Opening:
 
 @dataclass(slots=True, kw_only=True)
 class Shop:
-    """Everything that runs. `starts` and `told_before` are how it was before the traffic began."""
+    """Everything that runs.
+
+    `starts` and `told_before` are how it was before the traffic began; `log_s` and
+    `running_s` when the log and the queries had been started.
+    """
 
     display: Display
     folder: Path
@@ -51,6 +55,8 @@ class Shop:
     ending: contextlib.ExitStack
     sent: Sent = field(default_factory=Sent)
     has_result: threading.Event = field(default_factory=threading.Event)
+    log_s: float = 0.0
+    running_s: float = 0.0
     console: str | None = None
     keeper: Keeper = field(init=False)
     traffic: KeptProcess = field(init=False)
@@ -80,6 +86,7 @@ def open_shop(opening: Opening, display: Display) -> Iterator[Shop]:
             fetcher=fetcher,
             receivers=receivers,
             ending=ending,
+            log_s=display.seconds,
         )
         application = _start_application(shop)
         shop.traffic = _start_traffic(shop, opening.rate)
@@ -101,6 +108,8 @@ def _start_application(shop: Shop) -> KeptProcess:
         message = str(line.get("message", ""))
         if message.startswith("console: "):
             shop.console = message.split()[1]
+        if message.startswith("running "):
+            shop.running_s = shop.display.seconds
         if message:
             shop.display.say(f"application: {message}", "application")
         elif any(line.get("changed", {}).values()):

@@ -72,9 +72,19 @@ def _wait_for_first_result(shop: Shop) -> None:
             count = shop.sent.acknowledged.total()
             text = f"traffic: {count:,} events acknowledged; from here on it keeps to the clock"
             shop.display.say(text, "sending")
-    shop.display.say(f"first result, {shop.display.seconds:.1f} s after the start", "first result")
+    _say_first_result(shop, shop.display.seconds)
     if shop.console is not None:
         shop.display.block((f"open {shop.console}", *_TO_LOOK_AT), "console")
+
+
+def _say_first_result(shop: Shop, now_s: float) -> None:
+    parts = {
+        "log": shop.log_s,
+        "Spark": shop.running_s - shop.log_s,
+        "first batch": now_s - shop.running_s,
+    }
+    told = ", ".join(f"{name} {part_s:.1f} s" for name, part_s in parts.items())
+    shop.display.say(f"first result, {now_s:.1f} s after the start ({told})", "first result", parts=parts)
 
 
 def _live(shop: Shop, watch: Watch, seconds: float | None) -> None:
