@@ -38,7 +38,7 @@ def kafka_log() -> Iterator[Connection]:
     from headrace.testing.kafka import KafkaServer, PeerUnavailable
 
     try:
-        server = KafkaServer()
+        server = KafkaServer(quick=True)
     except PeerUnavailable as reason:
         pytest.skip(str(reason))
     with server:

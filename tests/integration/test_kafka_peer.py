@@ -28,7 +28,7 @@ def jars():
 
 @pytest.fixture(scope="module")
 def kafka(jars):
-    with KafkaServer({"message.max.bytes": "20000000"}) as server:
+    with KafkaServer({"message.max.bytes": "20000000"}, quick=True) as server:
         yield server
 
 
@@ -70,7 +70,7 @@ def test_it_tells_its_memory_and_its_start_time(kafka):
 
 
 def test_records_survive_a_kill_and_the_folder_does_not_survive_stop(jars):
-    with KafkaServer({"log.flush.interval.messages": "1"}) as server:
+    with KafkaServer({"log.flush.interval.messages": "1"}, quick=True) as server:
         produce(server, "kept", [b"before"])
         killed = server.pid
         server.kill()

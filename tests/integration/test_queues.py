@@ -534,7 +534,7 @@ def test_the_java_client_sees_the_same_on_ours_and_on_kafka(target: str, tmp_pat
             seen = life_of(broker.bootstrap)
     else:
         try:
-            with KafkaServer(KAFKA) as kafka:
+            with KafkaServer(KAFKA, quick=True) as kafka:
                 seen = life_of(kafka.bootstrap)
         except PeerUnavailable as error:
             pytest.skip(str(error))

@@ -53,7 +53,8 @@ class RestWorker:
         lines = [f"{name}={value}\n" for name, value in {**properties, **listeners}.items()]
         (folder / "worker.properties").write_text("".join(lines))
         main = "org.apache.kafka.connect.cli.ConnectDistributed"
-        options = ("-Xmx384m", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
+        quick = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+        options = ("-Xmx384m", *quick, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
         java = str(find_peer_java())
         self._command = [java, *options, "-cp", f"{jars}/*", main, str(folder / "worker.properties")]
 

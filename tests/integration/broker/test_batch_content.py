@@ -251,7 +251,7 @@ def test_kafka_answers_in_the_same_way_but_for_what_is_listed():
     except PeerUnavailable as reason:
         pytest.skip(str(reason))
     expected = {name: DIFFERENT[name][0] if name in DIFFERENT else code for name, _, _, code in CASES}
-    with KafkaServer() as kafka:
+    with KafkaServer(quick=True) as kafka:
         assert outcomes(int(kafka.bootstrap.rpartition(":")[2])) == expected
 
 

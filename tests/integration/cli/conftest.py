@@ -62,7 +62,7 @@ def bootstrap(request, tmp_path_factory):
             yield broker.bootstrap
         return
     try:
-        kafka = KafkaServer({"group.initial.rebalance.delay.ms": "0"})
+        kafka = KafkaServer({"group.initial.rebalance.delay.ms": "0"}, quick=True)
     except PeerUnavailable as reason:
         pytest.skip(str(reason))
     with kafka:

@@ -88,7 +88,8 @@ class KafkaTarget(Target):
                 "group.consumer.min.heartbeat.interval.ms": "100",
                 "group.consumer.heartbeat.interval.ms": str(SERVER_SIDE_HEARTBEAT_MS),
                 "offsets.topic.num.partitions": "4",
-            }
+            },
+            quick=True,
         )
         self.bootstrap = self._server.bootstrap
 

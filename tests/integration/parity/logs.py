@@ -24,7 +24,7 @@ def our_stage(data: Path) -> Iterator[Stage]:
 
 @contextlib.contextmanager
 def kafka_stage() -> Iterator[Stage]:
-    with KafkaServer(KAFKA_SETTINGS) as server:
+    with KafkaServer(KAFKA_SETTINGS, quick=True) as server:
         yield warm(Stage("kafka", int(server.bootstrap.rpartition(":")[2])))
 
 
@@ -65,5 +65,5 @@ def our_secured_stage(data: Path) -> Iterator[Stage]:
 
 @contextlib.contextmanager
 def kafka_secured_stage() -> Iterator[Stage]:
-    with KafkaServer(KAFKA_SETTINGS, users=USERS) as server:
+    with KafkaServer(KAFKA_SETTINGS, users=USERS, quick=True) as server:
         yield warm(Stage("kafka", int(server.sasl_bootstrap.rpartition(":")[2]), log_in))
