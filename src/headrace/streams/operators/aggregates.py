@@ -259,6 +259,7 @@ class agg:  # noqa: N801 - a namespace: agg.sum("amount")
 
     @staticmethod
     def mean(column: str) -> Mean:
+        """The exact sum, as the nearest double, divided by the number of values."""
         return Mean(column)
 
     @staticmethod
