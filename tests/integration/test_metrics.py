@@ -61,7 +61,7 @@ def peer(broker):
 
 def test_every_metric_is_documented_and_every_documented_one_is_there(broker):
     families = scrape(broker)
-    page = PAGE.read_text()
+    page = PAGE.read_text().partition("## The application")[0]
     missing = [
         row
         for name, family in families.items()

@@ -4,10 +4,12 @@ import json
 import os
 import time
 import uuid
+from pathlib import Path
 
 import pytest
 from tests.integration.console.driven import Application
 from tests.integration.console.http_client import ask
+from tests.integration.prometheus_text import parse
 
 from headrace.app.alerts import Alert
 from headrace.app.starting import locked
@@ -17,6 +19,7 @@ from headrace.testing.console import ConsoleProcess
 from headrace.views import Kind
 
 TIMEOUT_S = 60
+PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
 
 
 @pytest.fixture
@@ -343,6 +346,9 @@ def test_pipelines_show_graph_status_late_records_and_alerts_of_an_application(o
         assert 'headrace_alert{kind="late",subject="counts"} 1' in metrics
         assert f'headrace_query_records_total{{query="{application.topic}"}} 3' in metrics
         assert 'headrace_view_events_total{view="counts",outcome="dropped"} 2' in metrics
+        page = PAGE.read_text().partition("## The application")[2]
+        documented = {line.split("`")[1] for line in page.splitlines() if line.startswith("| `headrace_")}
+        assert documented == parse(metrics).keys()
         board.close()
 
     late = get("/v1/late").json
