@@ -92,8 +92,8 @@ class Log:
             time.sleep(0.2)
         return found
 
-    def wait_for_counts(self, hook, **counts):
-        return self.wait_for(lambda hooks: counts.items() <= hooks[hook]["counts"].items())[hook]
+    def wait_for_counts(self, hook, timeout_s=30, **counts):
+        return self.wait_for(lambda hooks: counts.items() <= hooks[hook]["counts"].items(), timeout_s)[hook]
 
 
 @contextlib.contextmanager
