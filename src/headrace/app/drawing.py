@@ -106,7 +106,7 @@ def span(us: int) -> str:
 
 # --- the picture --------------------------------------------------------------------------------
 
-_ROW, _PAD, _CHAR, _HIGH = 64, 24, 7.2, 36
+_ROW, _PAD, _CHAR, _HIGH = 64, 24, 7.9, 36  # the widest of the usual fonts takes 7.83 a letter
 _STYLE = (
     "text{font:13px ui-monospace,monospace;fill:#1b2733}rect{rx:7;stroke:#7a8ea3;fill:#f3f6f9}"
     ".stream{fill:#dcebff}.view{fill:#dff5e3}.store{fill:#fff1d6}path{stroke:#7a8ea3;fill:none}"
@@ -137,7 +137,8 @@ def as_svg(graph: Graph) -> str:
     width = round(lefts[-1] + widths[-1] + _PAD) if columns else 2 * _PAD
     height = _ROW * len(rows) + _PAD
     title = f"<title>{escape(graph.app)}</title><style>{_STYLE}</style>"
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" role="img">'
+    size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">'
     return f"{head}{title}{''.join(body)}</svg>\n"
 
 

@@ -1,0 +1,64 @@
+"""The code of guides and README: applications are planned by a real Spark, programs run or compile.
+
+The picture in the README is drawn by the same plan.
+"""
+
+import subprocess
+import sys
+
+import pytest
+from tools.example_pictures import kept
+from tools.pages import DOCS, REPOSITORY, blocks
+
+from headrace.app.drawing import as_svg, graph_of
+from headrace.app.loading import load_app
+from headrace.app.planning import plan_app
+from headrace.app.surroundings import reading_from
+from headrace.client import Connection
+
+PAGES = (REPOSITORY / "README.md", DOCS / "from-kafka.md", DOCS / "from-spark.md")
+BLOCKS = [
+    pytest.param(block, id=f"{page.name}:{block.line}")
+    for page in PAGES
+    for block in blocks(page.read_text())
+    if block.language == "python"
+]
+WAYS = ("application ", "compiles", "runs")
+SHOP = REPOSITORY / "src" / "headrace" / "demo" / "shop.py"
+
+
+def only(what: str) -> list:
+    return [each for each in BLOCKS if each.values[0].note.startswith(what)]
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_every_program_compiles_and_says_how_it_is_tested(block):
+    compile(block.text, f"line {block.line}", "exec")
+    assert block.note.startswith(WAYS)
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+@pytest.mark.parametrize("block", only("application "))
+def test_an_application_is_planned_as_headrace_plan_does(block, spark, tmp_path):
+    file = tmp_path / block.note.removeprefix("application ")
+    file.write_text(block.text)
+    app = load_app(file)
+    with reading_from(spark, ""):
+        graph = graph_of(plan_app(app, spark))
+    assert {line.view for line in graph.lines} == set(app.views)
+
+
+@pytest.mark.parametrize("block", only("runs"))
+def test_a_kafka_client_runs_as_it_is(block, our_log: Connection):
+    program = block.text.replace("127.0.0.1:9092", our_log.bootstrap_servers)
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert ended.stdout == "orders 0 0 b'{\"amount\": 20.0}'\n", ended.stderr
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+def test_the_picture_in_the_readme_is_the_plan_of_the_demonstration(spark):
+    with reading_from(spark, ""):
+        picture = as_svg(graph_of(plan_app(load_app(SHOP), spark)))
+    assert kept("shop", picture) == picture, "draw it anew: HEADRACE_WRITE_PICTURES=1 pytest " + __file__
