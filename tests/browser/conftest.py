@@ -66,10 +66,11 @@ def open_page(chromium, console) -> Iterator[Callable]:
     """Opens an address of the console in a context of its own; whatever goes wrong there fails the test."""
     contexts, troubles = [], []
 
-    def open_(route: str = "", *, url: str = "", troubles_allowed: bool = False, **options):
+    def open_(route: str = "", *, url: str = "", script: str = "", troubles_allowed: bool = False, **options):
         context = chromium.new_context(**{"viewport": SIZE, **options})
         context.set_default_timeout(PATIENCE_MS)
         contexts.append(context)
+        context.add_init_script(script)
         page = context.new_page()
         page.troubles = []
         page.on("pageerror", lambda error: page.troubles.append(f"error: {error}"))

@@ -164,7 +164,7 @@ ROUTES = (
     ),
     Route(
         method="GET",
-        path="/v1/groups/{group}",
+        path="/v1/groups/{group:path}",  # a group may be called anything, slashes included
         role=Role.READER,
         tag="groups",
         summary="One group: its members, and its lag in every partition",

@@ -155,7 +155,7 @@ ROUTES = (
     ),
     Route(
         method="GET",
-        path="/v1/pipelines/nodes/{node}/sample",
+        path="/v1/pipelines/nodes/{node:path}/sample",
         role=Role.READER,
         tag="pipelines",
         summary="The newest rows or records of a node",
