@@ -33,3 +33,11 @@ def receiver(monkeypatch):
     monkeypatch.setenv("HOOK_SECRET", secret)
     with Receiver(secret) as one:
         yield one
+
+
+@pytest.fixture(params=["ours", pytest.param("kafka", marks=pytest.mark.kafka)])
+def any_log(request):
+    """The same on ours and on a Kafka."""
+    if request.param == "ours":
+        return request.getfixturevalue("log")
+    return Log(request.getfixturevalue("kafka_log").bootstrap_servers)
