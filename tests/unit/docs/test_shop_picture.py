@@ -1,0 +1,15 @@
+"""The picture of revenue in the README is what the demonstration's view makes of its traffic."""
+
+from tools.example_pictures import kept
+from tools.shop_picture import MINUTES, shop_minutes, shop_picture
+
+
+def test_the_picture_in_the_readme_is_what_the_view_says():
+    minutes, books = shop_minutes()
+    assert len(minutes) == MINUTES
+    assert books["corrected"] > 0
+    picture = shop_picture(minutes, books)
+    assert kept("revenue", picture) == picture, (
+        "the demonstration gives something else now; draw it anew: "
+        "HEADRACE_WRITE_PICTURES=1 .venv/bin/pytest tests/unit/docs/test_shop_picture.py"
+    )
