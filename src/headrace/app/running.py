@@ -9,8 +9,6 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from pyspark.sql.streaming.query import StreamingQuery
-
 from headrace.app.alarms import Alarms
 from headrace.app.application import App
 from headrace.app.checkpoints import Told, told_so_far
@@ -25,6 +23,7 @@ from headrace.app.log_process import EmbeddedLog
 from headrace.app.planning import AppPlan, plan_app
 from headrace.app.rebuilds import HiddenBuild, rebuild_target
 from headrace.app.reports import BatchReport
+from headrace.app.running_query import RunningQuery
 from headrace.app.sink import ignore
 from headrace.app.starting import RunOptions, create_app_topics, locked, start_log, start_spark
 from headrace.app.status import (
@@ -44,28 +43,6 @@ __all__ = ["RunOptions", "Running", "RunningQuery", "running"]
 
 _WATCH_S = 0.2
 _PROGRESS_S = 1.0
-
-
-@dataclass(slots=True)
-class RunningQuery:
-    """One of Spark's queries, and how to start it once more from its checkpoint."""
-
-    name: str
-    start: Callable[[], StreamingQuery]
-    spark_query: StreamingQuery
-    restarts: int = 0
-
-    def restart(self) -> None:
-        self.restarts += 1
-        self.spark_query = self.start()
-
-    def stop(self) -> None:
-        self.spark_query.stop()
-
-    def batch_seconds(self) -> float | None:
-        """How long Spark took for the last micro-batch, planning included; None before the first."""
-        progress = self.spark_query.lastProgress
-        return None if progress is None else progress["batchDuration"] / 1000
 
 
 @dataclass(slots=True)
@@ -165,18 +142,15 @@ class Running:
         if error is None and self.options.until_caught_up:
             return False
         failure = failure_of(error)
-        if not failure.may_retry or query.restarts >= self.options.max_restarts:
+        query.failed_at(self.board.status.query(query.name).batch_id)
+        if not failure.may_retry or query.tries >= self.options.max_restarts:
             self.board.query(query.name, state=FAILED, error=failure.cause)
             raise RequestError(f"the query on {query.name} failed: {failure.cause}")
         self.say(f"the query on {query.name} failed and is started again: {failure.cause}")
         query.restart()
-        state = self.board.status.query(query.name).state
-        self.board.query(
-            query.name,
-            state=state if state == REBUILDING else RESTARTING,
-            restarts=query.restarts,
-            error=failure.cause,
-        )
+        is_rebuilding = self.board.status.query(query.name).state == REBUILDING
+        state = REBUILDING if is_rebuilding else RESTARTING
+        self.board.query(query.name, state=state, restarts=query.restarts, error=failure.cause)
         return True
 
     def _note_progress(self) -> None:

@@ -1,7 +1,7 @@
 """What fell aside, over HTTP: late records by window, and the alerts that hold."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -11,7 +11,7 @@ from starlette.responses import Response
 from headrace.app.status import is_running, read_status
 from headrace.console.alert_list import driver_alerts, event_alerts
 from headrace.console.late_questions import LateLook
-from headrace.console.reading import Limits, bounds, read_last
+from headrace.console.reading import Found, Limits, bounds, read_last
 from headrace.console.routing import Answer, Call, LivePart, Route, json_response
 from headrace.console.schemas import Schema, array, integer, mapping, nullable, object_of, ref, string
 from headrace.console.security import Role
@@ -66,20 +66,40 @@ def alerts_now(here: Surroundings) -> list[dict[str, Any]]:
     app = here.application()
     if app is not None and here.data is not None:
         found += driver_alerts(app, read_status(here.data), running=is_running(here.data))
+    events = here.watches.of(("events",), lambda: EventsWatch(here))
+    assert isinstance(events, EventsWatch)
     with suppress(HeadraceError):
-        found += event_alerts(_events(here), here.clock.now_ms() / 1000)
+        found += event_alerts(events.newest(), here.clock.now_ms() / 1000)
     return sorted(found, key=lambda each: (each["severity"] != "critical", each["since"]))
 
 
-def _events(here: Surroundings) -> Iterator[dict[str, Any]]:
-    """The newest events of the broker, oldest first; a Kafka has none."""
-    limits = Limits(records=_LAST_EVENTS, bytes=1 << 24, scan_bytes=1 << 24)
-    try:
-        with here.fetcher() as fetcher:
-            page = read_last(fetcher, EVENTS_TOPIC, bounds(fetcher, EVENTS_TOPIC), _LAST_EVENTS, limits)
-    except RequestError:
-        return
-    for found in page.records:
+class EventsWatch(Watch[list[dict[str, Any]]]):
+    """The newest events of the broker, oldest first; read again only when there are more."""
+
+    def __init__(self, here: Surroundings) -> None:
+        self._here = here
+        self._read: tuple[dict[int, tuple[int, int]], list[dict[str, Any]]] = ({}, [])
+        super().__init__(self._look, 1.0)
+
+    async def _look(self) -> list[dict[str, Any]]:
+        return await self._here.workers.run(self.newest)
+
+    def newest(self) -> list[dict[str, Any]]:
+        """Blocks; nothing where there are none, as with a Kafka."""
+        limits = Limits(records=_LAST_EVENTS, bytes=1 << 24, scan_bytes=1 << 24)
+        try:
+            with self._here.fetcher() as fetcher:
+                held = bounds(fetcher, EVENTS_TOPIC)
+                if held != self._read[0]:
+                    page = read_last(fetcher, EVENTS_TOPIC, held, _LAST_EVENTS, limits)
+                    self._read = held, list(_parsed(page.records))
+        except RequestError:
+            return []
+        return self._read[1]
+
+
+def _parsed(records: Iterable[Found]) -> Iterator[dict[str, Any]]:
+    for found in records:
         try:
             event = orjson.loads(found.record.value or b"")
         except orjson.JSONDecodeError:

@@ -1,0 +1,38 @@
+"""One of Spark's queries while it runs."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyspark.sql.streaming.query import StreamingQuery
+
+__all__ = ["RunningQuery"]
+
+
+@dataclass(slots=True)
+class RunningQuery:
+    """One of Spark's queries, and how to start it once more from its checkpoint."""
+
+    name: str
+    start: Callable[[], StreamingQuery]
+    spark_query: StreamingQuery
+    restarts: int = 0
+    tries: int = 0
+    _stuck_at: int | None = None
+
+    def restart(self) -> None:
+        self.restarts += 1
+        self.tries += 1
+        self.spark_query = self.start()
+
+    def failed_at(self, batch_id: int) -> None:
+        """It failed after this batch; tries count anew once a restart has brought it further."""
+        if batch_id != self._stuck_at:
+            self._stuck_at, self.tries = batch_id, 0
+
+    def stop(self) -> None:
+        self.spark_query.stop()
+
+    def batch_seconds(self) -> float | None:
+        """How long Spark took for the last micro-batch, planning included; None before the first."""
+        progress = self.spark_query.lastProgress
+        return None if progress is None else progress["batchDuration"] / 1000
