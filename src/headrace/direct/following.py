@@ -22,7 +22,7 @@ from headrace.direct.saving import Saver
 from headrace.direct.sending import Message, Sender
 from headrace.direct.state import HookState, Last
 from headrace.errors import RetriableError
-from headrace.views.topic_records import ENTRY_KEY
+from headrace.views.topic_records import ENTRY_KEY, REPLAY_HEADER
 
 __all__ = ["HookRun", "note_identities"]
 
@@ -177,6 +177,8 @@ class HookRun:
         name = addressee(record)
         if name is not None:
             return name != self._hook.name
+        if record.header(REPLAY_HEADER) is not None:
+            return True
         if source is None or not self.state.marks.is_done(source):
             return False
         if self._asked_behind < self._reads:

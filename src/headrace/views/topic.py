@@ -32,7 +32,7 @@ from headrace.views.topic_records import (
     change_records,
     entry_records,
     read_entry,
-    retraction_records,
+    rebuild_records,
 )
 from headrace.views.topics import TopicSettings, create_topics, delete_topic, topic_names
 from headrace.wire import ErrorCode
@@ -206,8 +206,9 @@ class TopicStore(Ledgered):
         topic, compacted = self._topic(view), self._compacted
         if entry.resets:
             old, rows = self._rows(view)
-            yield from retraction_records(topic, old.schema, rows, batch, entry.ledger, compacted=compacted)
-        yield from change_records(topic, entry.ledger.schema, batch, entry.ledger, compacted=compacted)
+            yield from rebuild_records(topic, old.schema, rows, batch, entry.ledger, compacted=compacted)
+        else:
+            yield from change_records(topic, entry.ledger.schema, batch, entry.ledger, compacted=compacted)
 
     # --- reading ------------------------------------------------------------------------------
 

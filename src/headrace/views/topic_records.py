@@ -8,7 +8,9 @@ the row's key, its value
 with `kind` one of close, update, retract and correct; a correction is a pair, retract
 and correct. An *entry*: it ends a transaction on each partition, its key is
 {"headrace": "ledger"}, its value the view's ledger and a number that grows with every
-transaction. Values are those of `headrace.views.json_values`.
+transaction. A rebuild takes every row back and publishes every row anew; records about rows
+that are the same as before carry the header `headrace.replay`. Values are those of
+`headrace.views.json_values`.
 """
 
 from collections.abc import Iterator
@@ -25,8 +27,18 @@ from headrace.views.ledger import Ledger, reflected_to_json
 from headrace.views.numbered import OutputRecord
 from headrace.views.schema import ViewSchema
 
-__all__ = ["ENTRY_KEY", "Entered", "change_records", "entry_records", "read_entry", "retraction_records"]
+__all__ = [
+    "ENTRY_KEY",
+    "REPLAY_HEADER",
+    "Entered",
+    "change_records",
+    "entry_records",
+    "read_entry",
+    "rebuild_records",
+    "retraction_records",
+]
 
+REPLAY_HEADER = "headrace.replay"
 ENTRY_KEY = b'{"headrace":"ledger"}'
 
 _WORDS: dict[int, str] = {
@@ -92,6 +104,19 @@ def retraction_records(
     tail = _tail(batch.batch_id, ledger)
     for row in rows_to_json(rows):
         yield _retraction(topic, {name: row[name] for name in schema.key}, row, tail, compacted=compacted)
+
+
+def rebuild_records(
+    topic: str, old: ViewSchema, rows: pa.Table, batch: ViewBatch, ledger: Ledger, *, compacted: bool
+) -> Iterator[OutputRecord]:
+    """The first batch of a rebuild: all rows back, all rows anew; what is the same again is marked."""
+    back = list(retraction_records(topic, old, rows, batch, ledger, compacted=compacted))
+    anew = list(change_records(topic, ledger.schema, batch, ledger, compacted=compacted))
+    before = dict(zip((record.key for record in back), rows_to_json(rows), strict=True))
+    after = {record.key: orjson.loads(record.value)["after"] for record in anew if record.value is not None}
+    same = {key for key, row in before.items() if orjson.loads(orjson.dumps(row)) == after.get(key)}
+    for record in (*back, *anew):
+        yield record._replace(headers=((REPLAY_HEADER, b""),)) if record.key in same else record
 
 
 def _tail(batch_id: int, ledger: Ledger) -> dict[str, Any]:

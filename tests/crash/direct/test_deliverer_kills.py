@@ -45,22 +45,18 @@ def test_kills_at_random_moments(tmp_path, kills):
         log.app.webhook(plain, url=receiver.url + "/plain", name="plain", **given)
         log.app.webhook(derived, url=receiver.url + "/derived", name="derived", **given)
         life = DelivererLife(log, tmp_path / "data", sources=[source], environment={"HOOK_SECRET": secret})
-        life.start().wait_ready()  # the hooks are enabled before the first record comes
-        writer = Writer(log, plain, source, derived, seed)
-        thread = threading.Thread(target=writer.run, daemon=True)
-        thread.start()
-        for _ in range(kills):
-            time.sleep(chance.uniform(0, 1.5))  # the moment of a kill is what is random here
-            life.kill()
-            life.start()
-            if chance.random() < 0.8:
-                life.wait_ready()
-        writer.stop.set()
-        thread.join(60)
-        assert writer.failure is None, writer.failure
-        receiver.wait_for(lambda requests: writer.all_arrived(requests), timeout_s=120)
-        found = log.wait_for(lambda hooks: all(each["behind"] == 0 for each in hooks.values()), timeout_s=60)
-        life.stop()
+        with life:  # the hooks are enabled before the first record comes
+            writer = Writer(log, plain, source, derived, seed)
+            writer.start()
+            for _ in range(kills):
+                time.sleep(chance.uniform(0, 1.5))  # the moment of a kill is what is random here
+                life.kill()
+                life.start()
+                if chance.random() < 0.8:
+                    life.wait_ready()
+            writer.finish()
+            receiver.wait_for(writer.all_arrived, timeout_s=120)
+            found = log.wait_for(lambda hooks: all(each["behind"] == 0 for each in hooks.values()), 60)
     check(receiver, writer, kills, found)
 
 
@@ -68,7 +64,7 @@ class Writer(threading.Thread):
     """Plain records, and a query that derives records from a source and is rebuilt now and then."""
 
     def __init__(self, log, plain, source, derived, seed):
-        super().__init__()
+        super().__init__(daemon=True)
         self.log, self.plain, self.source, self.derived = log, plain, source, derived
         self.chance = random.Random(seed + 2)
         self.stop = threading.Event()
@@ -83,6 +79,11 @@ class Writer(threading.Thread):
                 self.write()
         except Exception as error:
             self.failure = error
+
+    def finish(self):
+        self.stop.set()
+        self.join(60)
+        assert self.failure is None and not self.is_alive(), self.failure
 
     def write(self):
         """One life of the query: it begins at the start of its source, and ends anywhere."""

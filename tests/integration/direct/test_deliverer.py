@@ -4,6 +4,7 @@ import json
 import threading
 import time
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import TopicPartition
 from hook_lives import LOCAL, Log, delivering, new_secret
@@ -12,7 +13,7 @@ from receivers import OK, Receiver, answer
 from headrace.direct.positions import Source, source_header
 from headrace.errors import FencedError
 from headrace.testing.broker import BrokerProcess
-from headrace.views import OutputRecord, RecordSink
+from headrace.views import Kind, OutputRecord, RecordSink, ViewBatch, ViewSchema, open_store
 
 
 def test_every_record_arrives_signed_in_the_order_of_its_partition(any_log, receiver):
@@ -216,6 +217,56 @@ def test_a_rebuild_does_not_send_what_is_older_than_the_hook(log, receiver):
         derived(log, topic, source, range(40), "rebuilt")
         log.wait_for_counts(f"{topic}.webhook", delivered=10, muted=30)
     assert sorted(each.source[2] for each in receiver.requests) == list(range(30, 40))
+
+
+@pytest.mark.parametrize("compacted", ["false", "true"])
+def test_a_rebuild_of_a_changelog_sends_only_what_it_changed(log, receiver, compacted):
+    topic, view = (
+        f"{log.app.name}-changes",
+        ViewSchema("counts", ("region",), pa.schema([("region", pa.string()), ("orders", pa.int64())])),
+    )
+    store = open_store(f"topic://{topic}?compacted={compacted}", bootstrap=log.bootstrap)
+    store.prepare(view)
+    log.app.webhook(topic, url=receiver.url, **LOCAL)
+    with delivering(log):
+        show(store, "first", 0, north=1, south=2, west=3)
+        show(store, "first", 1, east=4)
+        receiver.wait_for_count(4)
+        show(store, "rebuilt", 0, north=1, south=20, east=4, up=5)
+        show(store, "rebuilt", 1, down=6)
+        receiver.wait_for(lambda requests: any('"down"' in each.body.decode() for each in requests))
+        log.wait_for_counts(f"{topic}.webhook", muted=4)
+    store.close()
+    news = [json.loads(each.body) for each in receiver.requests[4:]]
+    if compacted == "true":
+        told = sorted((json.loads(each["key"])[0], each["data"] is not None) for each in news)
+        assert told == [("down", True), ("south", False), ("south", True), ("up", True), ("west", False)]
+        return
+    told = sorted((each["data"]["kind"], each["data"]["key"]["region"]) for each in news)
+    assert told == [
+        ("close", "down"),
+        ("close", "south"),
+        ("close", "up"),
+        ("retract", "south"),
+        ("retract", "west"),
+    ]
+
+
+def show(store, query, batch, **rows):
+    """One batch of a view: these rows."""
+    after = [{"region": region, "orders": orders} for region, orders in rows.items()]
+    kind = pa.struct([("region", pa.string()), ("orders", pa.int64())])
+    changes = pa.table(
+        {
+            "region": list(rows),
+            "kind": pa.array([int(Kind.CLOSE)] * len(rows), pa.int8()),
+            "before": pa.nulls(len(rows), kind),
+            "after": pa.array(after, kind),
+        }
+    )
+    if batch == 0:
+        store.begin("counts", query)
+    store.apply("counts", ViewBatch(query_id=query, batch_id=batch, changes=changes))
 
 
 def test_a_source_that_is_not_on_the_log_is_not_believed(log, receiver):
