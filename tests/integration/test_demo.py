@@ -157,7 +157,7 @@ def test_the_shop_lives_and_is_proved_and_leaves_nothing_running(tmp_path):
     ("end", "code"), [(signal.SIGINT, 0), (signal.SIGKILL, -signal.SIGKILL)], ids=["Ctrl-C", "kill -9"]
 )
 def test_however_it_ends_while_spark_starts_no_process_is_left(tmp_path, end, code):
-    with demo(TMPDIR=str(tmp_path)) as run:
+    with demo("--rate", 20, TMPDIR=str(tmp_path)) as run:
         run.wait_for("sending")
         family = run.family()
         assert len(family) >= 3, "log, application, traffic"

@@ -91,7 +91,7 @@ def _send_all(connection: Connection, seed: int, rate: int, slot: int) -> int:
     done = Acknowledged()
     client = producer(connection, enable_idempotence=True, linger_ms=5)
     slots = traffic(seed, rate, slot)
-    sent, said = 0, time.monotonic()
+    sent, said, parent = 0, time.monotonic(), os.getppid()
     while not _input_closed(0 if _slots_due(slot, rate) > 0 else _SLICE_S):
         for events in islice(slots, min(_slots_due(slot, rate), _MAX_SLICE)):
             slot += 1
@@ -102,10 +102,17 @@ def _send_all(connection: Connection, seed: int, rate: int, slot: int) -> int:
         if time.monotonic() - said >= 1:
             said = time.monotonic()
             done.say(_slots_due(slot, rate) / rate)
-    client.flush(_FLUSH_S)
+    _flush(client, parent)
     done.failed = sent - done.topics.total()
     done.say(0)
     return 0 if done.failed == 0 else 1
+
+
+def _flush(client: Any, parent: int) -> None:
+    """Waits for what is under way, unless the parent is gone: so is the log then."""
+    deadline = time.monotonic() + _FLUSH_S
+    while client.flush(1) and os.getppid() == parent and time.monotonic() < deadline:
+        pass
 
 
 def _slots_due(slot: int, rate: int) -> int:
