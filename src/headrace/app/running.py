@@ -17,7 +17,7 @@ from headrace.app.console_process import ConsoleProcess
 from headrace.app.deliverer_process import DelivererProcess
 from headrace.app.describing import describe_app
 from headrace.app.description import write_description
-from headrace.app.failures import failure_of
+from headrace.app.failures import QueryFailure, failure_of
 from headrace.app.launching import Launched, Launcher
 from headrace.app.log_process import EmbeddedLog
 from headrace.app.planning import AppPlan, plan_app
@@ -138,20 +138,27 @@ class Running:
     def _is_alive(self, query: RunningQuery) -> bool:
         if query.spark_query.isActive:
             return True
-        error = query.spark_query.exception()
-        if error is None and self.options.until_caught_up:
-            return False
-        failure = failure_of(error)
-        query.failed_at(self.board.status.query(query.name).batch_id)
+        if query.again_at is None:
+            error = query.spark_query.exception()
+            if error is None and self.options.until_caught_up:
+                return False
+            self._note_failure(query, failure_of(error))
+        if query.again_at is not None and time.monotonic() >= query.again_at:
+            query.restart()
+            self.board.query(query.name, restarts=query.restarts)
+        return True
+
+    def _note_failure(self, query: RunningQuery, failure: QueryFailure) -> None:
+        """Decides when to start it again; raises RequestError if that cannot help."""
+        status = self.board.status.query(query.name)
+        query.failed_at(status.batch_id)
         if not failure.may_retry or query.tries >= self.options.max_restarts:
             self.board.query(query.name, state=FAILED, error=failure.cause)
             raise RequestError(f"the query on {query.name} failed: {failure.cause}")
+        query.again_at = time.monotonic() + query.pause_s
         self.say(f"the query on {query.name} failed and is started again: {failure.cause}")
-        query.restart()
-        is_rebuilding = self.board.status.query(query.name).state == REBUILDING
-        state = REBUILDING if is_rebuilding else RESTARTING
-        self.board.query(query.name, state=state, restarts=query.restarts, error=failure.cause)
-        return True
+        state = REBUILDING if status.state == REBUILDING else RESTARTING
+        self.board.query(query.name, state=state, error=failure.cause)
 
     def _note_progress(self) -> None:
         """Spark's own account of the last batches, once a second: asking costs a call to the JVM."""

@@ -17,12 +17,19 @@ class RunningQuery:
     spark_query: StreamingQuery
     restarts: int = 0
     tries: int = 0
+    again_at: float | None = None
     _stuck_at: int | None = None
 
     def restart(self) -> None:
         self.restarts += 1
         self.tries += 1
+        self.again_at = None
         self.spark_query = self.start()
+
+    @property
+    def pause_s(self) -> float:
+        """How long to wait before the next restart: none before the first, then ever longer."""
+        return float(2**self.tries) if self.tries else 0.0
 
     def failed_at(self, batch_id: int) -> None:
         """It failed after this batch; tries count anew once a restart has brought it further."""
