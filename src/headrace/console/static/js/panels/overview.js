@@ -4,6 +4,7 @@ import { h, keyed, put, say } from "../dom.js";
 import { icon } from "../icons.js";
 import { path, read } from "../api.js";
 import { topicRate, topicRates, watch } from "../live.js";
+import { renewWithApplication } from "../renewing.js";
 import { link } from "../router.js";
 import { count, number, rate, short, span } from "../format.js";
 import { asView, sendingOf } from "../model.js";
@@ -29,6 +30,7 @@ export async function show({ root, signal }) {
     application ? "What comes in, what it becomes, and how fresh that is." : "The log; no application runs on this data folder.", canSend && toSend(application.streams[0])),
   alerts.element, tiles,
   h("div", { class: "overview-columns" }, h("section", { "aria-label": "Views" }, charts), canSend && sendCard(application.streams, views, signal)));
+  if (!pipelines.problem) renewWithApplication(pipelines, signal);
   const failed = pipelines.problem ?? listed.problem;
   if (failed) root.append(problemBox(failed));
   if (!views.length) charts.append(noViews(application));

@@ -3,6 +3,7 @@
 import { h, put, say, svg } from "../dom.js";
 import { path, read } from "../api.js";
 import { watch } from "../live.js";
+import { renewWithApplication } from "../renewing.js";
 import { link } from "../router.js";
 import { cell, moment, rate, span, time } from "../format.js";
 import { graphOf, isAside, titleOf } from "../graph.js";
@@ -17,6 +18,7 @@ const KINDS = { topic: "topic", query: "query", step: "step", window: "window", 
 
 export async function show({ root, query, signal }) {
   const pipelines = await read(path(["pipelines"]), signal);
+  renewWithApplication(pipelines, signal);
   const graph = graphOf(pipelines);
   put(root, heading("Pipeline", "From topics through queries to views. Choose a node to see rows of it."));
   if (!graph.nodes.length) {

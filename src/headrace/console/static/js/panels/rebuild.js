@@ -4,6 +4,7 @@ import { h, keyed, put, say } from "../dom.js";
 import { icon } from "../icons.js";
 import { change, path, read } from "../api.js";
 import { live, watch } from "../live.js";
+import { renewWithApplication } from "../renewing.js";
 import { number, span, time } from "../format.js";
 import { may } from "../user.js";
 import { askTyped } from "../parts/dialog.js";
@@ -12,6 +13,7 @@ import { command, empty, heading, notify } from "../parts/notice.js";
 export async function show({ root, signal }) {
   const pipelines = await read(path(["pipelines"]), signal);
   const name = pipelines.application?.name;
+  renewWithApplication(pipelines, signal);
   const button = h("button", { type: "button", class: "danger", onclick: () => begin(name) }, icon("rebuild"), "Rebuild all views");
   const state = h("p", { class: "rebuild-state", role: "status" });
   const bars = h("div", { class: "bars" });

@@ -3,7 +3,7 @@
 import { h, put } from "../dom.js";
 import { path, read } from "../api.js";
 import { history, watch } from "../live.js";
-import { link } from "../router.js";
+import { link, refresh } from "../router.js";
 import { number, time } from "../format.js";
 import { asView } from "../model.js";
 import { command, empty, heading } from "../parts/notice.js";
@@ -30,6 +30,9 @@ async function showViews({ root, signal }) {
     ],
   });
   put(root, heading("Views", "Tables that follow the log. Freshness: how long the oldest record that is not in the view yet has waited."));
+  watch(({ status }) => {
+    if (status.views && status.views.map((view) => view.name).sort().join() !== [...known.keys()].sort().join()) refresh();
+  }, signal);
   if (!known.size) {
     root.append(empty("No views yet", "A view is a function in an application file; run one:", command("headrace run app.py")));
     return;
