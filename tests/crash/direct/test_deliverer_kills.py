@@ -7,7 +7,6 @@ order. `SameIdAlways`: what arrives twice has the id it had, and no two records 
 
 import os
 import random
-import threading
 import time
 from collections import defaultdict
 
@@ -47,68 +46,65 @@ def test_kills_at_random_moments(tmp_path, kills):
         life = DelivererLife(log, tmp_path / "data", sources=[source], environment={"HOOK_SECRET": secret})
         with life:  # the hooks are enabled before the first record comes
             writer = Writer(log, plain, source, derived, seed)
-            writer.start()
             for _ in range(kills):
-                time.sleep(chance.uniform(0, 1.5))  # the moment of a kill is what is random here
+                writer.write()
+                receiver.wait_for(writer.has_come(len(receiver.requests) + chance.randint(1, 60)), 120)
+                time.sleep(chance.uniform(0, 0.05))  # between two saves, or in one
                 life.kill()
                 life.start()
                 if chance.random() < 0.8:
                     life.wait_ready()
-            writer.finish()
             receiver.wait_for(writer.all_arrived, timeout_s=120)
-            found = log.wait_for(lambda hooks: all(each["behind"] == 0 for each in hooks.values()), 60)
+            found = log.wait_for(lambda hooks: all(each["behind"] == 0 for each in hooks.values()), 120)
     check(receiver, writer, kills, found)
 
 
-class Writer(threading.Thread):
+class Writer:
     """Plain records, and a query that derives records from a source and is rebuilt now and then."""
 
     def __init__(self, log, plain, source, derived, seed):
-        super().__init__(daemon=True)
         self.log, self.plain, self.source, self.derived = log, plain, source, derived
         self.chance = random.Random(seed + 2)
-        self.stop = threading.Event()
-        self.failure = None
         self.plain_sent = 0
         self.orders = [0, 0]
         self.derived_sources = set()
+        self.rebuilds = 0
+        self.rebuild()
 
-    def run(self):
-        try:
-            while not self.stop.is_set():
-                self.write()
-        except Exception as error:
-            self.failure = error
-
-    def finish(self):
-        self.stop.set()
-        self.join(60)
-        assert self.failure is None and not self.is_alive(), self.failure
+    def rebuild(self):
+        """Another query begins at the start of the source."""
+        self.rebuilds += 1
+        name = f"{self.log.app.name}-orders"
+        self.sink, self.read = RecordSink(self.log.connection, name, f"query {self.rebuilds}"), [0, 0]
+        self.batch = 0
 
     def write(self):
-        """One life of the query: it begins at the start of its source, and ends anywhere."""
-        sink = RecordSink(self.log.connection, f"{self.log.app.name}-orders", f"query {self.chance.random()}")
-        read = [0, 0]
-        for batch in range(self.chance.randint(3, 8)):
-            if self.stop.is_set():
-                break
+        """A few batches; before them, one time in three, a rebuild."""
+        if self.plain_sent and self.chance.random() < 0.34:
+            self.sink.close()
+            self.rebuild()
+        for _ in range(self.chance.randint(1, 4)):
             self.log.send(self.plain, *range(self.plain_sent, self.plain_sent + 15))
             self.plain_sent += 15
             for partition in (0, 1):
                 count = self.chance.randint(0, 10)
                 self.log.send(self.source, *range(count), partition=partition)
                 self.orders[partition] += count
-            sink.write(batch, list(self.rows(read)))
-        sink.close()
+            self.sink.write(self.batch, list(self.rows()))
+            self.batch += 1
 
-    def rows(self, read):
+    def rows(self):
         for partition, end in enumerate(self.orders):
-            for offset in range(read[partition], end):
+            for offset in range(self.read[partition], end):
                 if offset % 3:  # what the query's condition lets through
                     self.derived_sources.add((partition, offset))
                     header = source_header(Source(self.source, partition, offset))
                     yield OutputRecord(self.derived, None, b"{}", (header,))
-            read[partition] = end
+            self.read[partition] = end
+
+    def has_come(self, count):
+        """So many requests, or all there can be."""
+        return lambda requests: len(requests) >= count or self.all_arrived(requests)
 
     def all_arrived(self, requests):
         plain = {each.source for each in requests if "/plain" in each.line}
@@ -134,6 +130,6 @@ def check(receiver, writer, kills, found):
     failed = sum(each["counts"]["retried"] for each in found.values())
     again = sum(times.values()) - len(times)
     print(f"{len(times)} records, {again} repeats, {failed} tried again, {kills} kills; {found}")
-    assert found["derived"]["counts"]["muted"] > 0, "the query was never rebuilt"
+    assert found["derived"]["counts"]["muted"] > 0 or writer.rebuilds == 1
     assert all(each["counts"]["dead"] == each["counts"]["missed"] == 0 for each in found.values())
     assert again <= failed + kills * 2 * UNSAVED + 2 * kills, "RepeatsBounded"
