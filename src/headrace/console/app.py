@@ -114,6 +114,9 @@ class Resource:
             return problem_response(_defect(f"{route.method} {route.path}"))
 
     async def _answer(self, request: Request, route: Route) -> Response:
+        refusal = refusal_by_role(request.state.principal, route.role)
+        if refusal is not None:
+            return await self._refused(request, route, refusal)
         call = _checked_call(self._here, request, route)
         if route.body is not None:
             body = await _body(request, self._here.settings.max_body_bytes)
@@ -123,6 +126,18 @@ class Resource:
         if not (route.changes and route.audited):
             return await route.handler(call)
         return await _audited(call, route)
+
+    async def _refused(self, request: Request, route: Route, refusal: Problem) -> Response:
+        """Somebody without the role; that they tried to change something is worth a record."""
+        if route.changes and route.audited:
+            call = Call(
+                request=request,
+                here=self._here,
+                principal=request.state.principal,
+                given=dict(request.path_params),
+            )
+            await note_change(call, route, refusal.status)
+        return problem_response(refusal)
 
 
 async def _audited(call: Call, route: Route) -> Response:
@@ -149,6 +164,11 @@ class Socket:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         socket = WebSocket(scope, receive, send)
+        socket.state.route = self._route.path
+        refusal = refusal_by_role(socket.state.principal, self._route.role)
+        if refusal is not None:
+            await _refuse(socket, refusal)
+            return
         try:
             call = _checked_call(self._here, socket, self._route)
             await self._handler(call, socket)
@@ -168,20 +188,12 @@ async def _refuse(socket: WebSocket, problem: Problem) -> None:
 
 
 def _checked_call(here: Surroundings, connection: Any, route: Route) -> Call:
-    """The call with its parameters; raises ProblemError for whoever may not, or asks wrongly."""
-    principal = connection.state.principal
-    refusal = refusal_by_role(principal, route.role)
-    if refusal is not None:
-        raise ProblemError(**_fields(refusal))
+    """The call with its parameters; raises ProblemError for whoever asks wrongly."""
     given = parse_parameters(route.parameters, connection.query_params.multi_items(), others=route.others)
     for each in route.parameters:
         if each.place == "path":
             given[each.name] = each.parse(connection.path_params[each.name])
-    return Call(request=connection, here=here, principal=principal, given=given)
-
-
-def _fields(problem: Problem) -> dict[str, Any]:
-    return {name: getattr(problem, name) for name in Problem.__dataclass_fields__}
+    return Call(request=connection, here=here, principal=connection.state.principal, given=given)
 
 
 async def _body(request: Request, most: int) -> bytes:

@@ -38,12 +38,9 @@ class Guard:
             else:
                 await _refuse(problem, scope, receive, seen)
         finally:
-            self._here.http.count(
-                scope.get("method", "WEBSOCKET"),
-                state.get("route", "none"),
-                seen.status,
-                perf_counter() - began,
-            )
+            took = None if seen.subscribed else perf_counter() - began
+            method, route = scope.get("method", "WEBSOCKET"), state.get("route", "none")
+            self._here.http.count(method, route, seen.status, took)
 
     def _problem(self, connection: HTTPConnection, state: dict[str, Any], scope: Scope) -> Problem | None:
         token, by_token = presented_token(connection.headers, connection.cookies)
@@ -77,6 +74,7 @@ class _Sending:
         self._send = send
         self._no_store = no_store
         self.status = 0
+        self.subscribed = False
 
     async def __call__(self, message: Message) -> None:
         if message["type"] in ("http.response.start", "websocket.http.response.start"):
@@ -86,6 +84,7 @@ class _Sending:
                 headers[name] = value
             if self._no_store:
                 headers.setdefault("Cache-Control", "no-store")
+            self.subscribed = headers.get("content-type", "").startswith("text/event-stream")
         elif message["type"] == "websocket.accept":
-            self.status = 101
+            self.status, self.subscribed = 101, True
         await self._send(message)

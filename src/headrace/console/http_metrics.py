@@ -18,11 +18,12 @@ class HttpMetrics:
             "headrace_console_request_seconds", "Time to answer, subscriptions excepted.", "route"
         )
 
-    def count(self, method: str, route: str, status: int, seconds: float) -> None:
-        """One request that was answered."""
+    def count(self, method: str, route: str, status: int, seconds: float | None) -> None:
+        """One request that was answered; a subscription has no time, for it lasts as long as it is wanted."""
         known = method if method in _METHODS else "OTHER"
         self._requests.add(1, known, route, str(status))
-        self._seconds.observe(seconds, route)
+        if seconds is not None:
+            self._seconds.observe(seconds, route)
 
     def families(self) -> Iterator[Family]:
         yield self._requests.family()

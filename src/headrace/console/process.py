@@ -29,6 +29,7 @@ from headrace.errors import ConfigError
 __all__ = ["Listening", "run"]
 
 _GRACE_S = 5
+_HEAD_TIMEOUT_S = 30
 _BACKLOG = 512
 
 
@@ -134,10 +135,19 @@ class _Server(uvicorn.Server):
 
 
 def _impatient(base: type[Any], patience_s: float) -> type[Any]:
-    """A protocol that aborts its connection when nothing could be written for so long."""
+    """A protocol that aborts its connection when nothing is taken for so long, or nothing is asked."""
 
     class Impatient(base):  # type: ignore[misc]
         _timer: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            asyncio.get_running_loop().call_later(_HEAD_TIMEOUT_S, self._require_request)
+
+        def _require_request(self) -> None:
+            """Ends a connection that has not asked for anything yet; one that became a WebSocket has."""
+            if getattr(self, "cycle", self) is None and self.transport.get_protocol() is self:
+                self.transport.abort()
 
         def pause_writing(self) -> None:
             super().pause_writing()

@@ -180,6 +180,31 @@ def first_time_ms(fetcher: RawFetcher, topic: str, partition: int, start: int, e
     return None
 
 
+# --- which of them ---------------------------------------------------------------------------------
+
+
+def keeping(search: str | None, key: str | None) -> Keep:
+    """Which records are shown: those with this key, and with this text in any part; case does not matter."""
+    wanted = None if search is None else search.casefold()
+    wanted_key = None if key is None else key.encode(errors="replace")
+
+    def keep(record: Record) -> bool:
+        if wanted_key is not None and record.key != wanted_key:
+            return False
+        return wanted is None or any(wanted in each for each in _texts(record))
+
+    return keep
+
+
+def _texts(record: Record) -> list[str]:
+    parts = [record.key, record.value, *(part for name, value in record.headers for part in (name, value))]
+    return [
+        (each if isinstance(each, str) else each.decode(errors="replace")).casefold()
+        for each in parts
+        if each is not None
+    ]
+
+
 # --- as JSON -------------------------------------------------------------------------------------
 
 

@@ -144,9 +144,11 @@ def test_the_audit_topic_names_who_it_was(users, make_topic):
     console, tokens, _ = users
     topic = make_topic("named")
     ask(console.url, "POST", f"/v1/topics/{topic}/records", {"value": 1}, as_(tokens["writer"]))
+    ask(console.url, "POST", f"/v1/topics/{topic}/records", {"value": 1}, as_(tokens["reader"]))
+    ask(console.url, "POST", f"/v1/topics/{topic}/records", {"value": 1})
     entries = ask(console.url, "GET", "/v1/audit", headers=as_(tokens["admin"]), limit=5).json["entries"]
-    (found,) = [each for each in entries if each["target"] == topic]
-    assert (found["who"], found["role"]) == ("the-writer", "writer")
+    found = [(each["who"], each["role"], each["outcome"]) for each in entries if each["target"] == topic]
+    assert found == [("the-reader", "reader", "refused"), ("the-writer", "writer", "done")]
 
 
 def test_a_browser_logs_in_with_a_cookie_that_no_script_reads(users):
