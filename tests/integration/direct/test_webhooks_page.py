@@ -59,8 +59,12 @@ class Run:
         return found()
 
     def __enter__(self):
-        self.log = Log(self.wait_for("log: ").split()[1])
-        self.wait_for("running shop")
+        try:
+            self.log = Log(self.wait_for("log: ").split()[1])
+            self.wait_for("running shop")
+        except BaseException:
+            self.process.kill()  # the processes beside it end with it
+            raise
         return self
 
     def __exit__(self, *_):
