@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import uuid
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
 import pytest
@@ -60,6 +60,13 @@ class Driver:
         self.process.wait()
         self.process.stdin.close()
         self.start()
+
+    def kept_until(self, *futures) -> None:
+        """Waits for these, and starts it again should it give up, as a supervisor would."""
+        while wait(futures, timeout=1).not_done:
+            if self.process.poll() is not None:
+                self.process.stdin.close()
+                self.start()
 
     def end(self) -> None:
         self.process.stdin.close()
@@ -130,8 +137,9 @@ def trials(our_log, make_topic, tmp_path, *, count, readers, restart) -> list[Tr
             with ThreadPoolExecutor(readers) as pool:
                 futures = [pool.submit(tried, url, topic) for _ in range(count)]
                 if restart:
-                    futures[random.randrange(count // 4, count // 2)].result()
+                    driver.kept_until(futures[random.randrange(count // 4, count // 2)])
                     driver.restart()
+                driver.kept_until(*futures)
                 return [each.result() for each in futures]
     finally:
         load.end()
