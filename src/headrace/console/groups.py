@@ -13,6 +13,7 @@ from starlette.responses import Response
 from headrace.console.group_questions import GroupLags, described_group
 from headrace.console.lag_history import KEPT_S, SAMPLE_S, GroupLag, LagHistory
 from headrace.console.parameters import Parameter
+from headrace.console.problems import ProblemError
 from headrace.console.routing import Answer, Call, LivePart, Route, json_response
 from headrace.console.schemas import Schema, array, integer, nullable, object_of, ref, string
 from headrace.console.security import Role
@@ -73,6 +74,8 @@ async def list_groups(call: Call) -> Response:
 
 async def describe_group(call: Call) -> Response:
     watch, group = lag_watch(call.here), call["group"]
+    if "\0" in group:
+        raise ProblemError(404, "no group has such a name")
     await watch.newest()
     found = await call.here.workers.run(described_group, call.here, group)
     del found["events"]

@@ -1,5 +1,6 @@
 """Topics over HTTP: listed, described, made, altered, deleted."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,7 +20,8 @@ from headrace.console.topic_questions import described_topic, listed_topics, top
 __all__ = ["LIVE", "ROUTES", "SCHEMAS"]
 
 _DEFAULT_LIMIT = 100
-_MOST_PARTITIONS = 10_000
+_MOST_PARTITIONS = 1_000
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
 
 
 async def list_topics(call: Call) -> Response:
@@ -113,8 +115,8 @@ def _only(body: Mapping[str, Any], names: Sequence[str]) -> None:
 
 def _name(body: Mapping[str, Any]) -> str:
     name = body.get("name")
-    if not isinstance(name, str) or not name:
-        raise ProblemError(400, "name must be the topic's name, as text", kind="bad-body")
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ProblemError(400, "name must be 1 to 249 letters, digits, '.', '_' and '-'", kind="bad-body")
     return name
 
 
@@ -140,8 +142,10 @@ def _config(body: Mapping[str, Any]) -> dict[str, str | None]:
     for name, value in given.items():
         if not isinstance(value, str | int | float | bool | None):
             raise ProblemError(400, f"config {name[:100]!r} must be text, a number or null", kind="bad-body")
-        is_word = isinstance(value, bool)
-        config[name] = None if value is None else str(value).lower() if is_word else str(value)
+        text = None if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+        if not name or "\0" in name + (text or ""):
+            raise ProblemError(400, "config has a name or a value that cannot be one", kind="bad-body")
+        config[name] = text
     return config
 
 

@@ -92,6 +92,9 @@ def test_a_topic_is_made_described_altered_and_deleted(change, get, send):
         {"name": "a", "config": {"retention.ms": [1]}},
         {"name": "a", "more": 1},
         {"name": "a/b"},
+        {"name": "a\0"},
+        {"name": "a", "config": {"": "1"}},
+        {"name": "a", "config": {"retention.ms": "1\0"}},
         [],
     ],
 )
@@ -167,6 +170,7 @@ def test_a_groups_lag_is_told_in_records_and_seconds_with_its_trend(our_log, get
 
 def test_a_group_that_is_not_there_is_a_404(get):
     assert get("/v1/groups/nobody").status == 404
+    assert get("/v1/groups/%00").status == 404
 
 
 # --- dead letters --------------------------------------------------------------------------------
