@@ -5,7 +5,7 @@ from typing import Any
 from starlette.responses import Response
 
 from headrace import __version__
-from headrace.console.kafka import explained
+from headrace.client.failures import explained
 from headrace.console.problems import ProblemError
 from headrace.console.routing import Answer, Body, Call, Route, json_response
 from headrace.console.schemas import Schema, mapping, nullable, object_of, string
@@ -42,7 +42,7 @@ async def health(call: Call) -> Response:
 
 def _health(here: Surroundings) -> dict[str, Any]:
     try:
-        with explained("asking the log"):
+        with explained("asking the log", here.connection.bootstrap_servers):
             here.admin().list_topics(timeout=_PROBE_TIMEOUT_S)
         log = "ok"
     except HeadraceError:

@@ -15,9 +15,9 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from headrace.client import Connection, producer
-from headrace.console.kafka import from_kafka
+from headrace.client.failures import from_kafka
 from headrace.console.workers import Workers
-from headrace.errors import HeadraceError, RetriableError
+from headrace.errors import HeadraceError, RequestError, RetriableError
 
 __all__ = ["OutRecord", "Placed", "Writer"]
 
@@ -25,6 +25,15 @@ _TIMEOUT_MS = 15_000
 _POLL_S = 0.1
 _FLUSH_S = 3.0
 _MOST_QUEUED_KIB = 64 * 1024
+_LATER = (
+    KafkaError._MSG_TIMED_OUT,
+    KafkaError._PURGE_QUEUE,
+    KafkaError._PURGE_INFLIGHT,
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+)
+_MISSING = (KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +81,7 @@ class Writer:
             try:
                 self._produce(topic, record, partial(self._delivered, batch, index))
             except KafkaException as raised:
-                batch.enter(index, from_kafka(raised.args[0], f"writing to {topic}"))
+                batch.enter(index, self._failure(raised.args[0], topic))
             except HeadraceError as error:
                 batch.enter(index, error)
 
@@ -102,7 +111,17 @@ class Writer:
         if error.fatal():
             with self._lock:
                 self._producer = None  # the next write begins with a new one
-        batch.enter(index, from_kafka(error, f"writing to {message.topic()}"))
+        batch.enter(index, self._failure(error, message.topic() or "the log"))
+
+    def _failure(self, error: KafkaError, topic: str) -> HeadraceError:
+        """Why a record was not written, and so whether the same may succeed later."""
+        doing = f"writing to {topic}"
+        if error.code() in _LATER:
+            return RetriableError(f"{doing}: {error.str()}; the log is away or not ready", code=error.code())
+        if error.code() in _MISSING:
+            code = KafkaError.UNKNOWN_TOPIC_OR_PART
+            return RequestError(f"{doing}: there is no such topic or partition", code=code)
+        return from_kafka(error, doing, self._connection.bootstrap_servers)
 
     def _client(self) -> Producer:
         with self._lock:
