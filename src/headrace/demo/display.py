@@ -20,7 +20,7 @@ _COLUMNS = ("rows", "on time", "corrected", "dropped", "filtered", "dead letters
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How quick a view was: events a second, and seconds from the log into the view."""
+    """How quick a view was: events a second since its query runs, and seconds from the log into the view."""
 
     events_per_s: float
     median_s: float | None

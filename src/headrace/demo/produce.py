@@ -89,7 +89,7 @@ def _last_time(connection: Connection) -> datetime:
 def _send_all(connection: Connection, seed: int, rate: int, slot: int) -> int:
     """Sends what happens in every slot once its time has come."""
     done = Acknowledged()
-    client = producer(connection, enable_idempotence=True, linger_ms=5)
+    client = producer(connection, enable_idempotence=True, linger_ms=50)
     slots = traffic(seed, rate, slot)
     sent, said, parent = 0, time.monotonic(), os.getppid()
     while not _input_closed(0 if _slots_due(slot, rate) > 0 else _SLICE_S):

@@ -52,7 +52,8 @@ def run(
         try:
             with open_shop(Opening(folder=folder, rate=rate, bootstrap=bootstrap), display) as shop:
                 _wait_for_first_result(shop)
-                with contextlib.closing(Watch(folder, shop.fetcher)) as watch:
+                runs_for_s = display.seconds - shop.running_s
+                with contextlib.closing(Watch(folder, shop.fetcher, shop.starts, runs_for_s)) as watch:
                     _live(shop, watch, seconds)
                     return _prove(shop, watch)
         except KeyboardInterrupt:

@@ -31,15 +31,19 @@ def log_ends(fetcher: RawFetcher) -> Ends:
 
 
 class Watch:
-    """The views of a shop that runs, from its first result on."""
+    """The views of a shop that runs, from its first result on.
 
-    def __init__(self, folder: Path, fetcher: RawFetcher) -> None:
+    `starts` are where the topics ended before, and `runs_for_s` is how long the queries
+    have been running: both for the events a second.
+    """
+
+    def __init__(self, folder: Path, fetcher: RawFetcher, starts: Ends, runs_for_s: float) -> None:
         self._fetcher = fetcher
+        self._starts = starts
         self._store: ViewStore = open_store(f"sqlite:///{folder / 'views.db'}")
-        self._began = time.monotonic()
+        self._began = time.monotonic() - runs_for_s
         self._freshness: dict[str, Freshness] = {}
-        self._first: dict[str, int] = {}
-        self._last: dict[str, tuple[int, float]] = {}
+        self._read: dict[str, tuple[int, float]] = {}
         self._seen = self._store.last_sequence(_CORRECTED_VIEW)
 
     def look(self) -> Ends:
@@ -47,11 +51,10 @@ class Watch:
         ends, now = log_ends(self._fetcher), time.monotonic() - self._began
         for view in self._store.views():
             for topic, offsets in self._store.reflected(view).offsets.items():
-                count = sum(offsets.values())
+                count = sum(offsets.values()) - sum(self._starts.get(topic, {}).values())
                 self._freshness.setdefault(view, Freshness()).note(now, ends.get(topic, {}), offsets)
-                self._first.setdefault(view, count)
-                if count > self._last.get(view, (0, 0.0))[0]:
-                    self._last[view] = (count, now)
+                if count > self._read.get(view, (0, 0.0))[0]:
+                    self._read[view] = (count, now)
         return ends
 
     def behind(self) -> list[str]:
@@ -62,10 +65,10 @@ class Watch:
 
     def pace(self, view: str) -> Pace:
         """How quick a view was so far."""
-        count, at_s = self._last.get(view, (0, 0.0))
+        count, at_s = self._read.get(view, (0, 0.0))
         fresh = self._freshness.get(view, Freshness())
         return Pace(
-            events_per_s=(count - self._first.get(view, 0)) / at_s if at_s else 0.0,
+            events_per_s=count / at_s if at_s else 0.0,
             median_s=fresh.median_s,
             worst_s=fresh.worst_s,
         )
