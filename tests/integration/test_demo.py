@@ -190,6 +190,7 @@ def test_log_driver_and_traffic_are_killed_and_all_views_are_right(tmp_path):
     wait_gone(family)
     assert_large_orders_are_there_once(folder)
     with demo("--data", folder) as run:
+        assert len(run.wait_for("left")["lines"]) > 1, "there is something to see at once"
         run.wait_for("headlines")
         family = run.family()
         run.process.send_signal(signal.SIGINT)

@@ -13,7 +13,7 @@ from headrace.demo.folders import demo_folder
 from headrace.demo.judging import complaints, verify
 from headrace.demo.opening import APPLICATION, Opening, Shop, open_shop
 from headrace.demo.telling import Told, hook_counts, not_told, told_lines, untold
-from headrace.demo.watching import Watch, log_ends
+from headrace.demo.watching import Watch, kept_headlines, log_ends
 from headrace.errors import RequestError, RetriableError
 
 __all__ = ["run"]
@@ -47,10 +47,12 @@ def run(
     """
     display = Display(as_json=as_json)
     with _interruptible(), demo_folder(data) as folder:
-        kept = "" if data else ", which is removed at the end"
-        display.say(f"everything is kept in {folder}{kept}", "folder", folder=str(folder))
+        until = "" if data else ", which is removed at the end"
+        display.say(f"everything is kept in {folder}{until}", "folder", folder=str(folder))
         try:
             with open_shop(Opening(folder=folder, rate=rate, bootstrap=bootstrap), display) as shop:
+                if kept := kept_headlines(folder):
+                    display.block(("the views as they were left", *kept), "left")
                 _wait_for_first_result(shop)
                 runs_for_s = display.seconds - shop.running_s
                 with contextlib.closing(Watch(folder, shop.fetcher, shop.starts, runs_for_s)) as watch:

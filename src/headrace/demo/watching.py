@@ -15,7 +15,7 @@ from headrace.demo.traffic import TOPICS
 from headrace.errors import RequestError
 from headrace.views import Kind, ViewStore, open_store
 
-__all__ = ["Watch", "log_ends"]
+__all__ = ["Watch", "kept_headlines", "log_ends"]
 
 _CORRECTED_VIEW = "revenue_per_minute"
 _MAX_CORRECTIONS_SHOWN = 2
@@ -30,6 +30,19 @@ def log_ends(fetcher: RawFetcher) -> Ends:
     return ends
 
 
+def kept_headlines(folder: Path) -> list[str]:
+    """What the views of an earlier demonstration show; nothing if there is none."""
+    if not (folder / "views.db").exists():
+        return []
+    with contextlib.closing(_open_views(folder)) as store, contextlib.suppress(RequestError):
+        return list(headlines(store, datetime.now(UTC)))
+    return []
+
+
+def _open_views(folder: Path) -> ViewStore:
+    return open_store(f"sqlite:///{folder / 'views.db'}")
+
+
 class Watch:
     """The views of a shop that runs, from its first result on.
 
@@ -40,7 +53,7 @@ class Watch:
     def __init__(self, folder: Path, fetcher: RawFetcher, starts: Ends, runs_for_s: float) -> None:
         self._fetcher = fetcher
         self._starts = starts
-        self._store: ViewStore = open_store(f"sqlite:///{folder / 'views.db'}")
+        self._store = _open_views(folder)
         self._began = time.monotonic() - runs_for_s
         self._freshness: dict[str, Freshness] = {}
         self._read: dict[str, tuple[int, float]] = {}
