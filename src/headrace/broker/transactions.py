@@ -6,6 +6,7 @@ need be. After `WAIT_S` it is told so after all (CONCURRENT_TRANSACTIONS).
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable
 
 from headrace.broker.coordinator_journal import unavailable
@@ -17,6 +18,8 @@ from headrace.groups.events import Partitions, TopicPartition
 from headrace.groups.transactions import Claim, InitRequest, Transactional, Verdict
 
 __all__ = ["IMPLICIT_SINCE", "Transactions"]
+
+logger = logging.getLogger(__name__)
 
 # Produce requests of this version add their partitions to the transaction themselves.
 IMPLICIT_SINCE = 12
@@ -187,6 +190,9 @@ class Transactions(TransactionsShell):
                 now_ms=self.now_ms,
             )
             if verdict.error:
+                if verdict.error is Code.INVALID_TXN_STATE:  # a client's mistake, or one of ours
+                    asked = "commit" if commit else "abort"
+                    logger.warning("%r: a request to %s as %s is refused: %s", name, asked, claim, producer)
                 raise _refused(verdict.error, name)
             self.take(verdict)
             if verdict.error is not None:

@@ -31,13 +31,14 @@ def workers(broker):
 
 
 @contextlib.contextmanager
-def telling(workers):
-    """A wait that took too long says what Connect says of the connector, a task's failure included."""
+def telling(broker, workers):
+    """A wait that took too long says what Connect says of the connector, and the broker at all."""
     try:
         yield
     except TimeoutError as error:
         asked = next(worker for worker in workers if worker.is_alive())
         error.add_note(json.dumps(asked.ask("GET", "/connectors/lines/status"), indent=1))
+        error.add_note(broker.output()[-4000:])
         raise
 
 
@@ -67,7 +68,7 @@ def test_five_kills_of_one_worker_or_the_other_in_turn(broker, workers, tmp_path
 def take_turns(broker, workers, tmp_path, kills):
     chance = seeded()
     with (
-        telling(workers),
+        telling(broker, workers),
         LineWriter(tmp_path / "in.txt") as writer,
         contextlib.closing(CommittedReader(broker.bootstrap, TOPIC)) as reader,
     ):
