@@ -1,6 +1,6 @@
 """The code of guides and README: applications are planned by a real Spark, programs run or compile.
 
-The picture in the README is drawn by the same plan.
+So is the picture of the demonstration.
 """
 
 import subprocess
@@ -58,7 +58,7 @@ def test_a_kafka_client_runs_as_it_is(block, our_log: Connection):
 
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
-def test_the_picture_in_the_readme_is_the_plan_of_the_demonstration(spark):
+def test_the_picture_in_the_index_is_the_plan_of_the_demonstration(spark):
     with reading_from(spark, ""):
         picture = as_svg(graph_of(plan_app(load_app(SHOP), spark)))
     assert kept("shop", picture) == picture, "draw it anew: HEADRACE_WRITE_PICTURES=1 pytest " + __file__
