@@ -12,9 +12,6 @@ from headrace.streams.class_archive import archive_options
 __all__ = ["java_options", "local_spark"]
 
 _SETTINGS = {
-    # Loopback only, and whatever the machine's host name resolves to.
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
@@ -27,8 +24,11 @@ _SETTINGS = {
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
 }
 
-# On a local disk the default manager starts a process (readlink) for each file it renames.
 _LOCAL_SETTINGS = {
+    # Loopback only, and whatever the machine's host name resolves to.
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    # On a local disk the default manager starts a process (readlink) for each file it renames.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
@@ -51,14 +51,15 @@ def local_spark(
     """A session on `cores` local cores, or on `master`, started on the Java that `find_java` chooses.
 
     A task that fails, for example because its worker was killed, is tried again, as on a
-    cluster. Quiet (errors only), on loopback, in UTC, with state in RocksDB. A session that
-    already runs in this process is returned as it is. Raises ConfigError without Java.
+    cluster. Quiet (errors only), in UTC, with state in RocksDB; on loopback unless on a
+    cluster. A session that already runs in this process is returned as it is. Raises
+    ConfigError without Java.
     """
     java = find_java()
     os.environ.update(spark_environment(java))
     builder = SparkSession.builder.appName(name).master(master or f"local[{cores},4]")
     chosen = {"spark.driver.extraJavaOptions": java_options(*archive_options(java)), **_SETTINGS}
-    if master is None:
+    if master is None or master.startswith("local"):
         chosen |= _LOCAL_SETTINGS
     for key, value in {**chosen, **(settings or {})}.items():
         builder = builder.config(key, value)
