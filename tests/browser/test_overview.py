@@ -64,3 +64,19 @@ def test_without_an_application_the_overview_says_how_to_start_one(broker, open_
         ):
             page.goto(f"{bare.url}/#/{route}")
             expect(page.get_by_text(words)).to_be_visible()
+
+
+def test_a_second_click_sends_another_record_of_another_moment(open_page):
+    page = open_page()
+    form = page.get_by_role("form", name="Send a record")
+    moment, name = form.get_by_label("placed_at"), form.get_by_label("order_id")
+    expect(moment).to_have_value(re.compile(r"^\d{4}-"))
+    before = moment.input_value(), name.input_value()
+    form.get_by_role("button", name="Place an order").click()
+    expect(form.locator(".trail li").first).to_contain_text("In the log")
+    expect(name).not_to_have_value(before[1])
+    assert moment.input_value() > before[0]
+    name.fill("mine")
+    form.get_by_role("button", name="Place an order").click()
+    expect(form.locator(".trail li").first).to_contain_text("In the log")
+    expect(name).to_have_value("mine")

@@ -43,11 +43,13 @@ export function sendForm({ streams, views, signal }) {
     const began = performance.now();
     button.disabled = true;
     try {
+      renew(state.inputs, isTime);
       const value = valueOf(state.inputs);
       const answer = await change("POST", path(["topics", topic, "records"]), { value }, signal);
       const { partition, offset } = answer.records[0];
       announce(`Sent: ${topic}, partition ${partition}, offset ${offset}`);
       follow(topic, partition, offset, answer.token, began);
+      renew(state.inputs, isId);
     } catch (error) {
       if (!signal.aborted) put(outcome, problemBox(error));
     } finally {
@@ -103,6 +105,7 @@ function inputFor({ name, type }, value, seen) {
   }
   const text = typeof value === "string" ? value : JSON.stringify(value);
   const input = h("input", { type: "text", value: text, name, autocomplete: "off", spellcheck: "false" });
+  input.made = text;
   const known = [...new Set(seen.map((each) => each[name]).filter((each) => typeof each === "string"))];
   if (/^string/.test(type) && known.length > 1 && known.length <= 12) {
     const id = `seen-${name}-${Math.random().toString(36).slice(2)}`;
@@ -110,6 +113,18 @@ function inputFor({ name, type }, value, seen) {
     input.known = h("datalist", { id }, known.map((each) => h("option", { value: each })));
   }
   return input;
+}
+
+const isTime = ({ type }) => /^timestamp/.test(type);
+const isId = ({ name, type }) => /(^|_)(id|uuid)$/i.test(name) && /^string/.test(type);
+
+/** New values for the fields of a kind that the reader has not touched: a time is when it is sent, an id is used once. */
+function renew(inputs, kind) {
+  for (const [field, input] of inputs) {
+    if (!field || !kind(field) || input.value !== input.made) continue;
+    input.made = templateOf([field], null)[field.name];
+    input.value = input.made;
+  }
 }
 
 function fieldRow(field, input) {
