@@ -11,7 +11,13 @@ from headrace.console.security import Role
 from headrace.console.table import ROUTES, SCHEMAS
 
 DOCUMENT = document(ROUTES, COMMON | SCHEMAS)
-NAMES = [f"{each.method} {each.path}" for each in ROUTES]
+
+
+def name_of(route):
+    return f"{route.method} {route.path}"
+
+
+NAMES = [name_of(each) for each in ROUTES]
 
 
 def test_every_route_is_there_once():
@@ -32,7 +38,7 @@ def test_parameters_of_the_path_are_declared(route):
     assert in_path == {each.name for each in route.parameters if each.place == "path"}
 
 
-@pytest.mark.parametrize("route", [each for each in ROUTES if each.changes], ids=str)
+@pytest.mark.parametrize("route", [each for each in ROUTES if each.changes], ids=name_of)
 def test_whatever_changes_something_needs_a_role_and_is_audited(route):
     if route.tag == "session":
         return
@@ -40,6 +46,6 @@ def test_whatever_changes_something_needs_a_role_and_is_audited(route):
     assert route.audited
 
 
-@pytest.mark.parametrize("route", [each for each in ROUTES if each.role == Role.NOBODY], ids=str)
+@pytest.mark.parametrize("route", [each for each in ROUTES if each.role == Role.NOBODY], ids=name_of)
 def test_what_anybody_may_see_tells_nothing_of_the_data(route):
     assert route.tag in ("page", "service", "session")
