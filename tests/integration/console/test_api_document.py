@@ -5,6 +5,7 @@ Answers must also be what the document says: status, media type, shape.
 
 import pytest
 import schemathesis
+from confluent_kafka.admin import NewTopic
 from hypothesis import HealthCheck, Phase, settings
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
@@ -12,10 +13,15 @@ from schemathesis.specs.openapi.checks import (
     response_schema_conformance,
     status_code_conformance,
 )
+from tests.integration.console.conftest import row
+from tests.integration.console.shop import Shop
 
+from headrace.client import Connection, admin
 from headrace.console.openapi import document
 from headrace.console.schemas import COMMON as SHAPES
 from headrace.console.table import ROUTES, SCHEMAS
+from headrace.testing.broker import BrokerProcess
+from headrace.testing.console import ConsoleProcess
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 COMMON = {
@@ -28,6 +34,19 @@ COMMON = {
 
 
 schema = schemathesis.openapi.from_dict(document(ROUTES, SHAPES | SCHEMAS))
+
+
+@pytest.fixture(scope="module")
+def console(tmp_path_factory):
+    """On a log of its own: these requests delete topics, if they happen to name one."""
+    folder = tmp_path_factory.mktemp("document")
+    with BrokerProcess(folder / "log") as broker:
+        client = admin(Connection(bootstrap_servers=broker.bootstrap))
+        client.create_topics([NewTopic("orders", 2)])["orders"].result(30)
+        shop = Shop(folder, broker.bootstrap)
+        shop.apply([row("eu", minute, minute) for minute in range(5)], offsets={0: 0, 1: 0})
+        with ConsoleProcess(broker.bootstrap, data=folder) as process:
+            yield process
 
 
 def check(case, console):
