@@ -13,7 +13,7 @@ from tests.integration.console.http_client import ask
 
 from headrace.app.status import is_running, read_status
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
 
 TIMEOUT_S = 240
 APPLICATION = """

@@ -17,7 +17,12 @@ PAGE = (DOCS / "tutorial.md").read_text()
 PATIENCE_S = 600  # of one step on a busy machine; a quiet one takes a few seconds
 BUSY = re.compile(r"^(alert: .*|the query on .*: Python worker failed to connect back\.)\n", re.M)
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.timeout(3000)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.spark,
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.timeout(3000),
+]
 
 
 def free_ports(count: int) -> list[int]:
