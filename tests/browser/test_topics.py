@@ -161,7 +161,7 @@ def test_a_topic_that_cannot_be_made_says_why(open_page):
     page.get_by_role("button", name="Create a topic").click()
     page.get_by_label("Name").fill("not a name!")
     page.get_by_role("button", name="Create", exact=True).click()
-    expect(page.get_by_role("alert")).to_contain_text("not a name!")
+    expect(page.get_by_role("alert")).to_contain_text("name must be 1 to 249 letters")
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog")).to_have_count(0)
 

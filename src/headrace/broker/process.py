@@ -2,15 +2,13 @@
 
 import asyncio
 import gc
-import logging
-import os
-import signal
 import sys
 from collections.abc import Callable
 
 from headrace.broker.server import Broker
 from headrace.broker.settings import BrokerSettings
 from headrace.groups import GroupSettings
+from headrace.serving import log_to_stderr, new_loop, stop_when_told
 
 __all__ = ["run"]
 
@@ -29,19 +27,10 @@ def run(
 ) -> int:
     """Serves until SIGTERM or SIGINT, then stops cleanly; the process's exit code."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    with asyncio.Runner(loop_factory=_new_loop) as runner:
+    log_to_stderr()
+    with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(_serve(settings, group_settings, on_listening))
     return 0
-
-
-def _new_loop() -> asyncio.AbstractEventLoop:
-    try:
-        import uvloop
-    except ImportError:  # no wheel for this platform: slower, but complete
-        return asyncio.new_event_loop()
-    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
-    return loop
 
 
 async def _serve(
@@ -50,11 +39,7 @@ async def _serve(
     on_listening: Callable[[Broker], None] | None,
 ) -> None:
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for signum in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(signum, stop.set)
-    if settings.until_stdin_closes:
-        _stop_at_end_of_input(loop, stop)
+    stop_when_told(stop.set, until_stdin_closes=settings.until_stdin_closes)
     async with Broker(settings, group_settings=group_settings).serving() as broker:
         gc.collect()
         gc.freeze()  # what start-up made stays; collections need not look at it again
@@ -62,14 +47,3 @@ async def _serve(
         if on_listening is not None:
             on_listening(broker)
         await stop.wait()
-
-
-def _stop_at_end_of_input(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
-    descriptor = sys.stdin.fileno()
-
-    def on_input() -> None:
-        if not os.read(descriptor, 4096):
-            loop.remove_reader(descriptor)
-            stop.set()
-
-    loop.add_reader(descriptor, on_input)

@@ -10,11 +10,9 @@ import os
 from collections.abc import Sequence
 
 from headrace.broker import Broker, BrokerSettings, GroupSettings, run
-from headrace.cli.exit_codes import ExitCode
-from headrace.cli.flags import Parser, add_flags, belonging
+from headrace.cli.flags import Parser, add_flags, belonging, run_command
 from headrace.cli.output import Output
 from headrace.config import load
-from headrace.errors import ConfigError, HeadraceError
 
 __all__ = ["main", "parser"]
 
@@ -23,13 +21,7 @@ SUMMARY = "Run a broker: the log, served over Kafka's protocol."
 
 def main(arguments: Sequence[str]) -> int:
     """Serves until it is told to stop; the exit code."""
-    output = Output(as_json="--json" in arguments)
-    try:
-        return _serve(parser().parse_args(arguments), output)
-    except HeadraceError as error:
-        code = ExitCode.USAGE if isinstance(error, ConfigError) else ExitCode.FAILED
-        output.error(str(error), exit_code=int(code))
-        return code
+    return run_command(arguments, lambda output: _serve(parser().parse_args(arguments), output))
 
 
 def parser() -> argparse.ArgumentParser:

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from headrace.cli.exit_codes import ExitCode
-from headrace.cli.flags import Parser, add_flags, belonging
+from headrace.cli.flags import Parser, add_flags, belonging, run_command
 from headrace.cli.output import Output, table_text
 from headrace.config import load
 from headrace.console.process import Listening, run
 from headrace.console.settings import ConsoleSettings
 from headrace.console.users import add_token, read_users, remove_token
-from headrace.errors import ConfigError, HeadraceError
 
 __all__ = ["main", "parser", "token_parser"]
 
@@ -24,15 +23,13 @@ ROLES = ("reader", "writer", "admin")
 
 def main(arguments: Sequence[str]) -> int:
     """Serves until it is told to stop, or changes tokens; the exit code."""
-    output = Output(as_json="--json" in arguments)
-    try:
+
+    def work(output: Output) -> int:
         if arguments[:1] == ["token"]:
             return _change_tokens(token_parser().parse_args(arguments[1:]), output)
         return _serve(parser().parse_args(arguments), output)
-    except HeadraceError as error:
-        code = ExitCode.USAGE if isinstance(error, ConfigError) else ExitCode.FAILED
-        output.error(str(error), exit_code=int(code))
-        return code
+
+    return run_command(arguments, work)
 
 
 def parser() -> argparse.ArgumentParser:

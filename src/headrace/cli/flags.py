@@ -5,12 +5,26 @@ start-up time and stay in its memory for good.
 """
 
 import argparse
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, get_type_hints
 
+from headrace.cli.exit_codes import ExitCode
+from headrace.cli.output import Output
 from headrace.config import describe
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, HeadraceError
 
-__all__ = ["Parser", "add_flags", "belonging"]
+__all__ = ["Parser", "add_flags", "belonging", "run_command"]
+
+
+def run_command(arguments: Sequence[str], work: Callable[[Output], int]) -> int:
+    """What `work` returns, or the exit code of the error that it raised, which is said."""
+    output = Output(as_json="--json" in arguments)
+    try:
+        return work(output)
+    except HeadraceError as error:
+        code = ExitCode.USAGE if isinstance(error, ConfigError) else ExitCode.FAILED
+        output.error(str(error), exit_code=int(code))
+        return code
 
 
 class Parser(argparse.ArgumentParser):

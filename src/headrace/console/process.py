@@ -7,10 +7,7 @@ handler waits for ever on one, and no buffer grows for it.
 import asyncio
 import contextlib
 import logging
-import os
-import signal
 import socket
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +22,7 @@ from headrace.console.security import Hosts
 from headrace.console.settings import ConsoleSettings
 from headrace.console.surroundings import Surroundings
 from headrace.errors import ConfigError
+from headrace.serving import log_to_stderr, new_loop, stop_when_told
 
 __all__ = ["Listening", "run"]
 
@@ -51,10 +49,10 @@ def run(settings: ConsoleSettings, *, on_listening: Callable[[Listening], None] 
 
     Raises ConfigError when it cannot listen, or the settings name what is not there.
     """
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    log_to_stderr()
     for chatty in ("uvicorn.error", "uvicorn.access"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
-    with _listen(settings.listen) as listener, asyncio.Runner(loop_factory=_new_loop) as runner:
+    with _listen(settings.listen) as listener, asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(_serve(settings, listener, on_listening))
     return 0
 
@@ -76,15 +74,6 @@ def _listen(text: str) -> socket.socket:
     return listener
 
 
-def _new_loop() -> asyncio.AbstractEventLoop:
-    try:
-        import uvloop
-    except ImportError:  # no wheel for this platform: slower, but complete
-        return asyncio.new_event_loop()
-    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
-    return loop
-
-
 async def _serve(
     settings: ConsoleSettings, listener: socket.socket, on_listening: Callable[[Listening], None] | None
 ) -> None:
@@ -93,16 +82,12 @@ async def _serve(
     listen_host, _ = host_and_port("listen", settings.listen)
     app = build_app(here, Hosts.of(listen_host, settings.allow_host.split(",")))
     server = _Server(_config(app, settings))
-    loop = asyncio.get_running_loop()
 
     def stop() -> None:
         here.stop()
         server.should_exit = True
 
-    for signum in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(signum, stop)
-    if settings.until_stdin_closes:
-        _stop_at_end_of_input(loop, stop)
+    stop_when_told(stop, until_stdin_closes=settings.until_stdin_closes)
     if on_listening is not None:
         on_listening(Listening(host, port))
     await server.serve(sockets=[listener])
@@ -167,14 +152,3 @@ def _impatient(base: type[Any], patience_s: float) -> type[Any]:
                 self._timer = None
 
     return Impatient
-
-
-def _stop_at_end_of_input(loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -> None:
-    descriptor = sys.stdin.fileno()
-
-    def on_input() -> None:
-        if not os.read(descriptor, 4096):
-            loop.remove_reader(descriptor)
-            stop()
-
-    loop.add_reader(descriptor, on_input)

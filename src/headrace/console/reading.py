@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-# Whole, and before there are threads: two that load parts of it at once trip over each other.
-import aiokafka.errors  # noqa: F401
 import orjson
 
 from headrace.client import EARLIEST, LATEST, OffsetsGone, RawFetcher

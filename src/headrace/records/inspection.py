@@ -7,15 +7,14 @@ few nanoseconds each, else by aiokafka's reader in C, about 0.1 microseconds eac
 Nothing is kept of the records.
 """
 
-from functools import cache
 from operator import attrgetter, eq
-from typing import Any
 
 from headrace.errors import CorruptionError, RequestError
 from headrace.records.batch import INVALID_RECORD, Readable
 from headrace.records.codec import TooLarge
 from headrace.records.header import HEADER_BYTES, BatchHeader
-from headrace.records.record import READ_ERRORS, plain_batch
+from headrace.records.native import record_reader
+from headrace.records.record import plain_batch
 from headrace.records.uniform import is_uniform
 
 __all__ = ["check_records"]
@@ -33,7 +32,8 @@ def check_records(header: BatchHeader, batch: Readable, *, max_bytes: int, keyed
     used, whatever the data claims; INVALID_RECORD for anything else. With `keyed`
     every record needs a key, as compaction does.
     """
-    reader, unreadable = _reader()
+    reader, errors = record_reader()
+    unreadable: tuple[type[Exception], ...] = (CorruptionError, *errors)
     try:
         plain = plain_batch(header, batch, max_bytes) if header.codec else batch
         if header.record_count >= _MANY and is_uniform(plain, HEADER_BYTES, header.record_count, keyed=keyed):
@@ -48,15 +48,6 @@ def check_records(header: BatchHeader, batch: Readable, *, max_bytes: int, keyed
         raise _invalid("the records of the batch do not have the offsets 0, 1, 2 and so on")
     if unkeyed:
         raise _invalid("a record without a key, and the topic is compacted: give every record a key")
-
-
-@cache
-def _reader() -> tuple[Any, tuple[type[Exception], ...]]:
-    """aiokafka's reader and what it raises, imported when the first batch comes."""
-    from aiokafka.errors import CorruptRecordException
-    from aiokafka.record.default_records import DefaultRecordBatch
-
-    return DefaultRecordBatch, (CorruptionError, CorruptRecordException, *READ_ERRORS)
 
 
 def _invalid(message: str) -> RequestError:

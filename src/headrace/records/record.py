@@ -4,7 +4,6 @@ Streams of records go through `decode_columns` instead.
 """
 
 import contextlib
-import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -21,13 +20,11 @@ from headrace.records.header import (
     TRANSACTIONAL_BIT,
     BatchHeader,
 )
+from headrace.records.native import codecs, record_reader
 
 __all__ = ["Record", "decode_batch", "encode_batch", "iterate_batch", "rewrite_batch"]
 
 _FEW = 8192  # records of a batch that may be held at once
-
-READ_ERRORS: tuple[type[Exception], ...] = (ValueError, IndexError, struct.error)
-"""What aiokafka's reader raises on records that do not fit, beside its own CorruptRecordException."""
 
 Headers = Sequence[tuple[str, bytes | None]]
 
@@ -78,12 +75,10 @@ def _read(plain: bytes, header: BatchHeader) -> Iterator[Any]:
 @contextlib.contextmanager
 def _reading(header: BatchHeader) -> Iterator[Any]:
     """aiokafka's reader; what it raises on records that do not fit becomes CorruptionError."""
-    from aiokafka.errors import CorruptRecordException
-    from aiokafka.record.default_records import DefaultRecordBatch
-
+    reader, unreadable = record_reader()
     try:
-        yield DefaultRecordBatch
-    except (CorruptRecordException, *READ_ERRORS) as error:
+        yield reader
+    except unreadable as error:
         raise CorruptionError(f"the records of the batch at offset {header.base_offset}: {error}") from error
 
 
@@ -173,15 +168,14 @@ def assemble(header: BatchHeader, payload: bytes) -> bytearray:
 
 
 def _compress(codec: int, plain: bytes) -> bytes:
-    from aiokafka import codec as codecs
-
     if codec == Codec.NONE:
         return plain
+    native = codecs()
     encode = {
-        Codec.GZIP: codecs.gzip_encode,
-        Codec.SNAPPY: codecs.snappy_encode,
-        Codec.LZ4: codecs.lz4_encode,
-        Codec.ZSTD: codecs.zstd_encode,
+        Codec.GZIP: native.gzip_encode,
+        Codec.SNAPPY: native.snappy_encode,
+        Codec.LZ4: native.lz4_encode,
+        Codec.ZSTD: native.zstd_encode,
     }[Codec(codec)]
     return bytes(encode(plain))
 

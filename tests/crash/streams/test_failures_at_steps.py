@@ -83,15 +83,6 @@ def fail_at(spark, wanted, stores, tmp_path, seed):
     assert sum("started again" in each for each in told) == len(wanted)
 
 
-@pytest.fixture
-def stores(postgres, tmp_path):
-    return {
-        "sqlite": f"sqlite:///{tmp_path}/views.db",
-        "postgresql": postgres.url(),
-        "parquet": f"parquet:///{tmp_path}/parquet",
-    }
-
-
 def test_each_result_is_there_once_after_a_failure_at_each_step_of_the_sink(spark, stores, tmp_path):
     fail_at(spark, AROUND, stores, tmp_path, seed=1)
 

@@ -21,15 +21,6 @@ INSIDE = tuple(
 )
 
 
-@pytest.fixture
-def stores(postgres, tmp_path):
-    return {
-        "sqlite": f"sqlite:///{tmp_path}/views.db",
-        "postgresql": postgres.url(),
-        "parquet": f"parquet:///{tmp_path}/parquet",
-    }
-
-
 def survive(tmp_path, stores, kills, seed):
     """Lives one after the other, each ended as `kills` says; then one that proves everything.
 

@@ -1,0 +1,44 @@
+"""What every long-running process of ours does alike: its event loop, and when it stops."""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable
+
+__all__ = ["log_to_stderr", "new_loop", "stop_when_told"]
+
+
+def log_to_stderr() -> None:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+
+def new_loop() -> asyncio.AbstractEventLoop:
+    """uvloop's, where there is one."""
+    try:
+        import uvloop
+    except ImportError:  # no wheel for this platform: slower, but complete
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop
+
+
+def stop_when_told(stop: Callable[[], None], *, until_stdin_closes: bool) -> None:
+    """Calls `stop` in the running loop on SIGTERM, on SIGINT and, if asked, at the end of standard input."""
+    loop = asyncio.get_running_loop()
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signum, stop)
+    if until_stdin_closes:
+        _stop_at_end_of_input(loop, stop)
+
+
+def _stop_at_end_of_input(loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -> None:
+    descriptor = sys.stdin.fileno()
+
+    def on_input() -> None:
+        if not os.read(descriptor, 4096):
+            loop.remove_reader(descriptor)
+            stop()
+
+    loop.add_reader(descriptor, on_input)
