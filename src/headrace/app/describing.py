@@ -122,10 +122,9 @@ def _parts(plan: AppPlan, graph: Graph) -> Iterator[Node | Edge]:
         query = _query(frame_query(frame.view.name), "computed by Spark alone")
         shown = _node("view", frame.view.name)
         yield from (query, shown, Edge(tail=query.id, head=shown.id))
-    for hook in plan.app.hooks.values():
-        words = f"{hook.kind} to {hook.target.shown}"
+    for hook in graph.hooks:
         followed = _topic(hook.topic)
-        told = Node(id=f"hook:{hook.name}", kind="hook", name=hook.name, label=words)
+        told = Node(id=f"hook:{hook.hook}", kind="hook", name=hook.hook, label=hook.words)
         yield from (followed, told, Edge(tail=followed.id, head=told.id))
 
 

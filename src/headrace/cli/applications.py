@@ -124,8 +124,9 @@ def plan(
     as_json: Json = False,
 ) -> int:
     """Show what an application does, without running it."""
-    from headrace.app.drawing import as_svg, as_text, graph_of
+    from headrace.app.drawing import as_text, graph_of
     from headrace.app.loading import load_app
+    from headrace.app.picture import as_svg
     from headrace.app.planning import plan_app
     from headrace.app.surroundings import reading_from
     from headrace.streams import local_spark

@@ -10,8 +10,9 @@ import pytest
 from tools.example_pictures import kept
 from tools.pages import DOCS, REPOSITORY, blocks
 
-from headrace.app.drawing import as_svg, graph_of
+from headrace.app.drawing import graph_of
 from headrace.app.loading import load_app
+from headrace.app.picture import as_svg
 from headrace.app.planning import plan_app
 from headrace.app.surroundings import reading_from
 from headrace.client import Connection

@@ -2,7 +2,8 @@
 
 import xml.etree.ElementTree as ElementTree
 
-from headrace.app.drawing import Graph, Line, as_svg, as_text, span
+from headrace.app.drawing import Graph, Line, Told, as_text, span
+from headrace.app.picture import as_svg
 
 GRAPH = Graph(
     "shop",
@@ -10,8 +11,14 @@ GRAPH = Graph(
     (
         Line("orders", ("where a < 3", "tumbling 1 minute"), "revenue", "sqlite"),
         Line("orders", (), "all", "sqlite"),
-        Line("orders", ("select b",), "some", "topic some"),
+        Line("orders", ("select b",), "some", "topic some", "some"),
         Line("clicks", ("session, gap 1 hour",), "visits", "sqlite"),
+    ),
+    (
+        Told("some.webhook", "some", "webhook to env:URL"),
+        Told("some.email", "some", "email to a@b.c"),
+        Told("clicks.webhook", "clicks", "webhook to env:CLICKS"),
+        Told("other.email", "other", "email to d@e.f"),
     ),
 )
 
@@ -22,18 +29,44 @@ def test_the_tree_has_every_stream_once_and_every_view_under_its_own():
     assert [line for line in lines if line.startswith("├─ ")] == [
         "├─ orders  event time placed_at",
         "├─ clicks  event time at",
+        "├─ other",
     ]
     assert "│  ├─ where a < 3 → tumbling 1 minute → revenue  (sqlite)" in lines
-    assert lines.index("│  └─ session, gap 1 hour → visits  (sqlite)") > lines.index(
+    assert lines.index("│  ├─ session, gap 1 hour → visits  (sqlite)") > lines.index(
         "├─ clicks  event time at"
     )
+
+
+def test_the_tree_has_those_who_are_told_under_the_topic_that_they_follow():
+    assert as_text(GRAPH).splitlines()[4:] == [
+        "│  └─ select b → some  (topic some)",
+        "│     ├─ webhook to env:URL",
+        "│     └─ email to a@b.c",
+        "├─ clicks  event time at",
+        "│  ├─ session, gap 1 hour → visits  (sqlite)",
+        "│  └─ webhook to env:CLICKS",
+        "├─ other",
+        "│  └─ email to d@e.f",
+    ]
+
+
+def test_those_who_are_told_of_a_topic_that_is_written_and_read_stand_where_it_is_written():
+    lines = (Line("orders", (), "some", "topic some", "some"), Line("some", (), "view", "sqlite"))
+    graph = Graph("shop", {}, lines, (Told("some.email", "some", "email to a@b.c"),))
+    assert as_text(graph).splitlines()[2:4] == ["│  └─ some  (topic some)", "│     └─ email to a@b.c"]
+    assert as_text(graph).count("email") == as_svg(graph).count("email") == 1
 
 
 def test_the_picture_is_well_formed_and_shows_every_name_once_where_it_belongs():
     root = ElementTree.fromstring(as_svg(GRAPH))
     texts = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
-    assert texts.count("orders") == 1
+    assert texts.count("orders") == texts.count("topic some") == 1
     assert {"where a < 3", "revenue", "all", "some", "visits", "topic some"} <= set(texts)
+    assert [text for text in texts if " to " in str(text)] == [hook.words for hook in GRAPH.hooks]
+
+
+def test_a_graph_of_nothing_is_still_a_picture():
+    assert ElementTree.fromstring(as_svg(Graph("shop", {}, ()))).attrib["viewBox"] == "0 0 48 24"
 
 
 def test_spans_are_written_in_the_largest_unit_that_divides_them():
