@@ -10,6 +10,7 @@ The peer is the floor: reading the same bytes and checksumming them, nothing els
 
 import argparse
 import os
+import random
 import shutil
 import sys
 import tempfile
@@ -27,11 +28,14 @@ BAR_SECONDS_PER_GB = 2.0
 
 
 def write_segment(directory: Path, size_bytes: int, batch_bytes: int) -> None:
-    """A segment without checkpoint or index: all of it is unclean."""
+    """A segment without checkpoint or index: all of it is unclean. Batches differ in size by up to a third."""
     directory.mkdir(parents=True)
-    batch = encode_batch([Record(0, 1_700_000_000_000, None, os.urandom(max(1, batch_bytes - 75)))])
+    source = random.Random(batch_bytes)
+    sizes = [source.randint(batch_bytes * 2 // 3, batch_bytes * 4 // 3) for _ in range(100)]
+    batches = [encode_batch([Record(0, 1_700_000_000_000, None, os.urandom(size - 75))]) for size in sizes]
     with (directory / f"{0:020}.log").open("wb", buffering=1 << 20) as file:
-        for offset in range(size_bytes // len(batch)):
+        for offset in range(size_bytes // batch_bytes):
+            batch = batches[offset % len(batches)]
             stamp(batch, 0, offset, 0)
             file.write(batch)
 

@@ -10,10 +10,11 @@ from headrace.records import BATCH_OVERHEAD_BYTES, HEADER_BYTES
 from headrace.storage.disk import Disk
 from headrace.storage.index import SparseIndex
 from headrace.storage.producer_facts import FACT, Fact, RawFact
+from headrace.storage.sweep import Swept, sweep
 
 __all__ = ["ScanEnd", "find_next_batch", "scan"]
 
-CHUNK_BYTES = 4 * 1024 * 1024
+CHUNK_BYTES = 1024 * 1024
 _MIN_LENGTH = HEADER_BYTES - BATCH_OVERHEAD_BYTES
 _ATTRIBUTES_AT = 21
 _FIELDS = struct.Struct(">qiibIhiqq")
@@ -42,11 +43,17 @@ def scan(
 ) -> ScanEnd:
     """Checks every batch from `position` to `end`, adding them to `index`; stops before the first bad one.
 
-    `note` is called with each that has a producer id, and its position.
+    `note` is called with each that has a producer id, and its position; of batches
+    outside of transactions perhaps only with the last few of each producer.
     """
     index = SparseIndex(next_offset, CHUNK_BYTES) if index is None else index
     while position < end:
         chunk = disk.pread(fd, min(CHUNK_BYTES, end - position), position)
+        swept = sweep(chunk, next_offset, gaps=gaps)
+        if swept is not None:
+            _take_in(swept, chunk, position, index, note)
+            position, next_offset = position + swept.size_bytes, swept.next_offset
+            continue
         size, next_offset, whole = _scan_chunk(chunk, position, next_offset, index, gaps, note)
         if size == 0 and whole:  # not one batch fits into the chunk
             large = _check_large(disk, fd, position, end)
@@ -64,6 +71,15 @@ def scan(
     return ScanEnd(position, next_offset, True)
 
 
+def _take_in(
+    swept: Swept, chunk: bytes, position: int, index: SparseIndex, note: Callable[[RawFact, int], None] | None
+) -> None:
+    swept.add_to(index, position)
+    if note is not None:
+        for start in swept.of_producers():
+            note(FACT.unpack_from(chunk, start), position + start)
+
+
 def _scan_chunk(
     chunk: bytes,
     position: int,
@@ -74,7 +90,7 @@ def _scan_chunk(
 ) -> tuple[int, int, bool]:
     """Bytes of whole valid batches, the offset after them, and whether what follows may be valid too.
 
-    This loop is the speed of recovery: about half a microsecond a batch, plus its CRC.
+    It tells exactly which one fails; where batches are many and small, `sweep` is what is fast.
     """
     unpack, crc_of, view = FACT.unpack_from, crc32c, memoryview(chunk)
     start, last = 0, len(chunk) - HEADER_BYTES
