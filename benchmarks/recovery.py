@@ -28,7 +28,7 @@ BAR_SECONDS_PER_GB = 2.0
 
 
 def write_segment(directory: Path, size_bytes: int, batch_bytes: int) -> None:
-    """A segment without checkpoint or index: all of it is unclean. Batches differ in size by up to a third."""
+    """A segment without checkpoint or index: all of it is unclean; sizes differ by up to a third."""
     directory.mkdir(parents=True)
     source = random.Random(batch_bytes)
     sizes = [source.randint(batch_bytes * 2 // 3, batch_bytes * 4 // 3) for _ in range(100)]
