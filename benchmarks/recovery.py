@@ -38,6 +38,8 @@ def write_segment(directory: Path, size_bytes: int, batch_bytes: int) -> None:
             batch = batches[offset % len(batches)]
             stamp(batch, 0, offset, 0)
             file.write(batch)
+        file.flush()
+        os.fsync(file.fileno())  # or the next sync, which is not ours to judge, would wait for all of it
 
 
 def drop_cache(path: Path) -> bool:
