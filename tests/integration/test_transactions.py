@@ -21,7 +21,7 @@ from headrace.wire import Api
 
 FENCED, INVALID_EPOCH, INVALID_STATE, INVALID_MAPPING, INVALID_TIMEOUT = 90, 47, 48, 49, 50
 ABORTABLE = 120  # what a transaction can only be aborted after
-UNSTABLE, UNKNOWN_PARTITION, NOT_AVAILABLE = 88, 3, 15
+UNSTABLE, UNKNOWN_PARTITION, NOT_AVAILABLE, CONCURRENT = 88, 3, 15, 51
 PROTOCOLS = pytest.mark.parametrize("bumps", [False, True], ids=["version 1", "version 2"])
 _names = itertools.count()
 
@@ -226,6 +226,21 @@ def test_a_late_end_of_an_earlier_transaction_does_not_touch_a_later_one(broker,
         raw.end(commit=False)
         wait_for_state(raw, "CompleteAbort")
     assert committed(broker, topic) == [b"first"]
+
+
+def test_a_commit_that_overtakes_its_records_is_sent_away_once_and_then_commits_them(broker, topic):
+    with producing(broker, bumps=True) as raw:
+        for number in (0, 1):
+            with refused(CONCURRENT):
+                raw.end(commit=True)
+            raw.send(topic, 0, b"r%d" % number)
+            raw.end(commit=True)
+        with refused(CONCURRENT):
+            raw.end(commit=True)
+        with refused(INVALID_STATE):
+            raw.end(commit=True)
+        wait_for_state(raw, "CompleteCommit")
+    assert committed(broker, topic) == [b"r0", b"r1"]
 
 
 @PROTOCOLS

@@ -189,12 +189,16 @@ class Transactions(TransactionsShell):
                 new_id=new_id,
                 now_ms=self.now_ms,
             )
+            self.take(verdict)
             if verdict.error:
                 if verdict.error is Code.INVALID_TXN_STATE:  # a client's mistake, or one of ours
                     asked = "commit" if commit else "abort"
                     logger.warning("%r: a request to %s as %s is refused: %s", name, asked, claim, producer)
+                elif verdict.error is Code.CONCURRENT_TRANSACTIONS:
+                    logger.info(
+                        "%r: a commit as %s came before its records, and is to come again", name, claim
+                    )
                 raise _refused(verdict.error, name)
-            self.take(verdict)
             if verdict.error is not None:
                 return await self._announced(name, verdict)
             await self._wait_done(name)
@@ -241,6 +245,7 @@ def _refused(code: Code, name: str) -> RequestError:
         Code.INVALID_PRODUCER_ID_MAPPING: "the transactional id belongs to another producer id, or to none",
         Code.INVALID_TXN_STATE: "the transaction is not in a state that allows this",
         Code.INVALID_TRANSACTION_TIMEOUT: "the time-out is not within transaction_max_timeout_ms",
-        Code.CONCURRENT_TRANSACTIONS: "its last transaction is still being carried out; try again",
+        Code.CONCURRENT_TRANSACTIONS: "its last transaction is still being carried out, or nothing of this"
+        " one has arrived; try again",
     }
     return RequestError(f"transactional id {name}: {reasons.get(code, code.name)}", code=code)

@@ -321,6 +321,23 @@ class TransactionalLife(RuleBasedStateMachine):
             self.settle()
 
     @rule(data=st.data())
+    def end_before_its_records(self, data):
+        """A commit overtakes its records, as with Kafka's Java producer; it never succeeds without them."""
+        instance = self.some(data, lambda each: each.idle and each.bumps and not each.wrote)
+        if instance is not None and not self.producer.early:
+            verdict = txn.end(
+                self.producer,
+                instance.claim,
+                commit=True,
+                bumps=True,
+                new_id=self.new_id(),
+                now_ms=self.now_ms,
+            )
+            assert verdict.error in {*GONE, Code.CONCURRENT_TRANSACTIONS} and not verdict.save
+            instance.gone = verdict.error in GONE
+            self.take(verdict)
+
+    @rule(data=st.data())
     def repeat_end(self, data):
         instance = self.some(data, lambda each: not each.gone and each.ending is not None)
         if instance is not None:

@@ -201,11 +201,28 @@ def test_older_clients_cannot_end_what_never_began(commit):
     assert end(init().producer, commit=commit, bumps=False).error is Code.INVALID_TXN_STATE
 
 
-def test_aborting_nothing_gives_the_next_epoch_but_committing_nothing_is_refused():
+def test_aborting_nothing_gives_the_next_epoch_but_committing_nothing_is_refused_in_the_end():
     producer = init().producer
     verdict = end(producer, commit=False)
     assert (verdict.claim, verdict.producer.state) == (Claim(7, 1), TransactionState.COMPLETE_ABORT)
-    assert end(producer, commit=True).error is Code.INVALID_TXN_STATE
+    early = end(producer)
+    assert (early.error, early.save, early.claim) == (Code.CONCURRENT_TRANSACTIONS, False, producer.claim)
+    assert end(early.producer).error is Code.INVALID_TXN_STATE
+
+
+@pytest.mark.parametrize("before", [init().producer, ended(started(P0)), end(started(P0)).producer])
+def test_a_commit_that_overtakes_its_records_is_sent_away_and_commits_them_the_next_time(before):
+    early = end(before).producer
+    begun = txn.add(early, early.claim, partitions=[P1], now_ms=5).producer
+    verdict = end(txn.complete(begun).producer)
+    assert (verdict.error, verdict.producer.unfinished.partitions) == (Code.NONE, {P1})
+    following = txn.complete(verdict.producer).producer
+    assert end(following).error is Code.CONCURRENT_TRANSACTIONS, "each transaction may come early once"
+
+
+def test_a_commit_that_overtakes_its_records_after_a_restart_does_not_succeed_without_them():
+    producer = recovered(init().producer).producers["t"]
+    assert end(producer).error is Code.CONCURRENT_TRANSACTIONS
 
 
 def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced():
@@ -216,6 +233,15 @@ def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced():
     assert late.state is TransactionState.PREPARE_ABORT
     assert end(late, producer.claim).error is Code.PRODUCER_FENCED
     assert end(late, producer.claim, commit=False, bumps=False).error is Code.PRODUCER_FENCED
+
+
+def test_nobody_works_under_the_epoch_that_fences_the_last_one():
+    producer = replace(started(P0), claim=Claim(7, MAX_EPOCH))
+    late = txn.complete(txn.fence(producer, now_ms=5).producer).producer
+    assert end(late, producer.claim, commit=False).error is Code.PRODUCER_FENCED
+    assert txn.add(late, late.claim, partitions=[P0], now_ms=5).error is Code.PRODUCER_FENCED
+    assert end(late, commit=False).error is Code.PRODUCER_FENCED
+    assert init(late, expected=producer.claim, new_id=8).claim == Claim(8, 0)
 
 
 def test_an_id_is_forgotten_only_when_it_was_idle_for_long():

@@ -14,6 +14,7 @@ from headrace.broker.apis.record_checks import bad_records, check_times
 from headrace.broker.partition import Partition
 from headrace.broker.replies import Answer, Reply
 from headrace.broker.topics import INTERNAL_TOPICS
+from headrace.broker.transactions import IMPLICIT_SINCE
 from headrace.errors import CorruptionError, DiskError, HeadraceError, RequestError, RetriableError
 from headrace.records import BatchHeader, check_batch, read_header
 from headrace.storage import Topic
@@ -148,11 +149,20 @@ async def _admitted(broker: "Broker", request: Request, data: Any, part: Any) ->
         )
         if inspect.isawaitable(outcome):
             await outcome
-    except RequestError as error:
-        if error.code == ErrorCode.invalid_txn_state and request.api_version >= FIRST_VERSION_WITH_ABORTABLE:
-            error.code = int(ErrorCode.transaction_abortable)
+    except (RequestError, RetriableError) as error:
+        error.code = int(_code_for_producers(error.code, request.api_version))
         raise
     return True
+
+
+def _code_for_producers(code: int, version: int) -> int:
+    """The coordinator's code as a producer of the version understands it; what it retries is retried."""
+    if code == ErrorCode.invalid_txn_state and version >= FIRST_VERSION_WITH_ABORTABLE:
+        return ErrorCode.transaction_abortable
+    unknown = code == ErrorCode.concurrent_transactions and version < IMPLICIT_SINCE
+    if unknown or code == ErrorCode.coordinator_not_available:
+        return ErrorCode.not_enough_replicas
+    return code
 
 
 def _answer(

@@ -1,4 +1,12 @@
-"""How transactions end: by their producer, by time, by a newer instance; each once."""
+"""How transactions end: by their producer, by time, by a newer instance; each once.
+
+Ends that come too early: Kafka's Java producer (4.0 to 4.3 at least) looks whether it has
+unsent records, and afterwards takes its lock to send the end. On a busy machine the
+application may begin, send and commit in between; the end then overtakes the records.
+Where partitions are added by producing to them the coordinator has heard of nothing, and a
+refusal is the end of that producer. Told CONCURRENT_TRANSACTIONS it comes again, behind
+its records. A commit that comes again without any is refused.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -34,7 +42,7 @@ def end(
     `ends`: where the logs of the partitions it touched end now, unless the epoch tells.
 
     Repeated, it gets the same answer and changes nothing; of an earlier transaction, it
-    never touches a later one.
+    never touches a later one. A commit that comes before its records is sent away once.
     """
     decided = producer.decided
     if decided is not None and claim == decided.claim and claim != producer.claim:
@@ -43,8 +51,10 @@ def end(
     if error:
         return Verdict(producer=producer, error=error)
     if producer.ongoing is None:
-        if decided is not None and claim == decided.claim and commit == decided.commit:
+        if not bumps and decided is not None and claim == decided.claim and commit == decided.commit:
             return Verdict(producer=producer)
+        if bumps and commit and not producer.early:
+            return Verdict(producer=replace(producer, early=True), error=Code.CONCURRENT_TRANSACTIONS)
         if not producer.recovered and (commit or not bumps):
             return Verdict(producer=producer, error=Code.INVALID_TXN_STATE)
     if producer.unfinished is not None:
@@ -55,6 +65,8 @@ def end(
 def _repeated(producer: Transactional, decided: Decided, *, commit: bool, bumps: bool) -> Code:
     """The answer to the end of a transaction after which the epoch went on."""
     if not bumps or producer.ongoing is not None or (commit and not decided.commit):
+        return Code.PRODUCER_FENCED
+    if producer.claim.epoch > MAX_EPOCH:  # nobody works under it: the producer begins anew with a new id
         return Code.PRODUCER_FENCED
     return Code.NONE if commit == decided.commit else Code.INVALID_TXN_STATE
 
@@ -95,6 +107,7 @@ def _decide(
         ongoing=None,
         decided=decided,
         recovered=False,
+        early=False,
         changed_ms=now_ms,
     )
     return Verdict(producer=ended, save=True)

@@ -66,6 +66,7 @@ def _started(known: Transactional, request: InitRequest, claim: Claim, now_ms: i
         timeout_ms=request.timeout_ms,
         decided=None,
         recovered=False,
+        early=False,
         changed_ms=now_ms,
     )
     return Verdict(producer=producer, save=True)

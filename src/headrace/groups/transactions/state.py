@@ -110,7 +110,8 @@ class Transactional:
 
     `last` is the claim that a producer may still bring who has not learned of the
     current one. `recovered` says that no decision was made since the broker
-    started: what was added before the start and left no record is not known.
+    started: what was added before the start and left no record is not known. `early` says
+    that a commit came before anything of its transaction, and was sent away once.
     """
 
     transactional_id: str
@@ -120,6 +121,7 @@ class Transactional:
     ongoing: Ongoing | None = None
     decided: Decided | None = None
     recovered: bool = False
+    early: bool = False
     changed_ms: int = 0
 
     @property
@@ -166,4 +168,4 @@ def refusal(producer: Transactional, claim: Claim) -> Code:
     """Why this is not the producer it claims to be, or NONE."""
     if claim.producer_id != producer.claim.producer_id:
         return Code.INVALID_PRODUCER_ID_MAPPING
-    return Code.NONE if claim.epoch == producer.claim.epoch else Code.PRODUCER_FENCED
+    return Code.NONE if claim.epoch == producer.claim.epoch <= MAX_EPOCH else Code.PRODUCER_FENCED
