@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from headrace.app.alerts import AlertBook, StreamWatch
 from headrace.app.reports import BatchReport
@@ -19,10 +20,10 @@ _PATIENCE_MS = 2_000
 class Alarms:
     """The alerts of all streams; `batch` from any thread, the rest from one."""
 
-    def __init__(self, streams: Iterable[Stream], bootstrap: str) -> None:
+    def __init__(self, streams: Iterable[Stream], connection: Connection) -> None:
         self._lock = threading.Lock()
         self._watches = {each.spec.topic: StreamWatch(each.spec.topic, each.thresholds) for each in streams}
-        self._fetcher = RawFetcher(Connection(bootstrap_servers=bootstrap, retry_timeout_ms=_PATIENCE_MS))
+        self._fetcher = RawFetcher(replace(connection, retry_timeout_ms=_PATIENCE_MS))
         self._next_look = 0.0
         self.book = AlertBook()
 

@@ -42,7 +42,7 @@ def ready_manifests(
     }
 
 
-def told_so_far(plan: AppPlan, options: RunOptions, bootstrap: str) -> dict[str, dict[str, int]]:
+def told_so_far(plan: AppPlan, options: RunOptions, connection: Connection) -> dict[str, dict[str, int]]:
     """Up to where the dead and late records of each stream are on their topics, by partition.
 
     Progress is committed behind them, so what it says has been told, by this query or
@@ -51,7 +51,6 @@ def told_so_far(plan: AppPlan, options: RunOptions, bootstrap: str) -> dict[str,
     found = {}
     for planned in plan.streams:
         spec, manifest = planned.stream.spec, Manifest.read(options.query_folder(planned.name))
-        connection = Connection(bootstrap_servers=bootstrap)
         with RawFetcher(connection) as fetcher, GroupOffsets(connection, spec.group) as offsets:
             committed = offsets.fetch(spec.topic, list(fetcher.layout(spec.topic).leaders))
         told = dict(manifest.told) if manifest is not None else {}

@@ -67,7 +67,7 @@ def _run_for_a_batch(data: Path) -> None:
 
     reports: list[BatchReport] = []
     with running(app, RunOptions(data=data), on_batch=reports.append) as started:
-        _send_numbers(started.bootstrap)
+        _send_numbers(started.connection)
         deadline = time.monotonic() + _BATCH_TIMEOUT_S
         while not any(report.records for report in reports):
             started.wait(0.2)
@@ -75,8 +75,8 @@ def _run_for_a_batch(data: Path) -> None:
                 raise RetriableError(f"no batch within {_BATCH_TIMEOUT_S} s")
 
 
-def _send_numbers(bootstrap: str) -> None:
-    sender = producer(Connection(bootstrap_servers=bootstrap))
+def _send_numbers(connection: Connection) -> None:
+    sender = producer(connection)
     for number in range(_RECORDS):
         sender.produce("numbers", b'{"number":%d,"at":"2026-01-01T00:00:00Z"}' % number)
     sender.flush()

@@ -12,6 +12,7 @@ from headrace.app.console_process import ConsoleProcess
 from headrace.app.deliverer_process import DelivererProcess
 from headrace.app.starting import RunOptions
 from headrace.app.store_urls import passwords
+from headrace.client import Connection
 
 __all__ = ["start_console", "start_deliverer"]
 
@@ -19,7 +20,7 @@ __all__ = ["start_console", "start_deliverer"]
 def start_console(
     app: App,
     options: RunOptions,
-    bootstrap: str,
+    connection: Connection,
     commands: "SimpleQueue[Mapping[str, Any]]",
     say: Callable[[str], None],
     ending: contextlib.ExitStack,
@@ -31,7 +32,7 @@ def start_console(
     begin = partial(
         ConsoleProcess,
         options.data.resolve(),
-        bootstrap,
+        connection,
         options.http,
         environment=passwords(urls),
         on_command=commands.put,
@@ -55,12 +56,16 @@ def start_console(
 
 
 def start_deliverer(
-    app: App, options: RunOptions, bootstrap: str, say: Callable[[str], None], ending: contextlib.ExitStack
+    app: App,
+    options: RunOptions,
+    connection: Connection,
+    say: Callable[[str], None],
+    ending: contextlib.ExitStack,
 ) -> DelivererProcess | None:
     """What sends to the application's hooks, if it has any; they are in its description by now."""
     if not app.hooks or options.until_caught_up:
         return None
-    deliverer = DelivererProcess(options.data.resolve(), bootstrap)
+    deliverer = DelivererProcess(options.data.resolve(), connection)
     ending.callback(deliverer.end)
     say(f"hooks: {', '.join(app.hooks)} (process {deliverer.pid})")
     return deliverer

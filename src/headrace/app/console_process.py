@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.app.children import Child, Companion
+from headrace.client.connection import Connection
 
 __all__ = ["ConsoleProcess", "free_address"]
 
@@ -32,18 +33,18 @@ class ConsoleProcess(Companion):
     def __init__(
         self,
         data: Path,
-        bootstrap: str,
+        connection: Connection,
         listen: str,
         *,
         environment: Mapping[str, str],
         on_command: Callable[[dict[str, Any]], None],
     ) -> None:
         child = Child(
-            ["console", "--commands", "--data", str(data), "--bootstrap", bootstrap],
+            ["console", "--commands", "--data", str(data), "--bootstrap", connection.bootstrap_servers],
             name=f"the console on {listen}",
             listen=listen,
             messages=data / "console.messages",
-            environment=environment,
+            environment={**environment, **connection.environment()},
             on_line=on_command,
         )
         super().__init__(child, f"the console at {child.announced['url']}")

@@ -13,6 +13,7 @@ from headrace.app.planning import AppPlan
 from headrace.app.reports import BatchReport
 from headrace.app.starting import RunOptions, Starter
 from headrace.app.view_stores import OpenedStores, open_stores
+from headrace.client import Connection
 
 __all__ = ["Launched", "Launcher"]
 
@@ -31,7 +32,7 @@ class Launcher:
 
     spark: SparkSession
     plan: AppPlan
-    bootstrap: str
+    connection: Connection
     options: RunOptions
     on_batch: Callable[[BatchReport], None]
     on_step: Callable[[str], None]
@@ -48,11 +49,11 @@ class Launcher:
         frames = ready_frames(plan, options.data, rebuild=rebuild)
         ids = {view.view.name: manifests[each.name].query_id for each in plan.streams for view in each.views}
         ids |= {name: manifest.query_id for name, manifest in frames.items()}
-        opened = open_stores(plan, options, self.bootstrap, ids, ending)
+        opened = open_stores(plan, options, self.connection, ids, ending)
         starter = Starter(
             self.spark,
             plan.app.name,
-            self.bootstrap,
+            self.connection,
             options,
             opened.writers,
             ending,

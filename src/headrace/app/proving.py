@@ -11,6 +11,7 @@ from headrace.app.starting import RunOptions, locked, start_log, start_spark
 from headrace.app.surroundings import reading_from
 from headrace.app.verifying import Verdict, verify_view
 from headrace.app.view_stores import store_url
+from headrace.client import Connection
 from headrace.errors import ConfigError
 from headrace.views import open_store
 
@@ -31,9 +32,9 @@ def verified(
     if not options.data.is_dir():
         raise ConfigError(f"there is no {options.data}; run the application first, or name its --data")
     with contextlib.ExitStack() as ending:
-        bootstrap = options.bootstrap or _find_log(options, ending)
+        connection = options.wait_for_log() or _find_log(options, ending)
         spark = start_spark(app.name, options, ending)
-        ending.enter_context(reading_from(spark, bootstrap))
+        ending.enter_context(reading_from(spark, connection))
         plan = plan_app(app, spark)
         for frame in plan.frames:
             if only in (None, frame.view.name):
@@ -45,13 +46,13 @@ def verified(
                 url = store_url(plan, view, options.data)
                 if url is None or (only is not None and view.view.name != only):
                     continue
-                with contextlib.closing(open_store(url, bootstrap=bootstrap)) as store:
-                    yield verify_view(spark, planned, number, store, bootstrap)
+                with contextlib.closing(open_store(url, connection=connection)) as store:
+                    yield verify_view(spark, planned, number, store, connection)
 
 
-def _find_log(options: RunOptions, ending: contextlib.ExitStack) -> str:
+def _find_log(options: RunOptions, ending: contextlib.ExitStack) -> Connection:
     address = running_address(options.data / "log")
-    if address is not None:
-        return address
-    ending.enter_context(locked(options.data))
-    return start_log(options.data, ending).bootstrap
+    if address is None:
+        ending.enter_context(locked(options.data))
+        address = start_log(options.data, ending).bootstrap
+    return Connection(bootstrap_servers=address)

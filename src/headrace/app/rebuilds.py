@@ -21,7 +21,7 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from headrace.client import LATEST, Connection, RawFetcher
-from headrace.streams.reading import start_position
+from headrace.streams.probes import start_position
 from headrace.streams.spec import StreamSpec
 from headrace.streams.starts import parse_start
 from headrace.views import Kind, Reflected, ViewBatch, ViewSchema, ViewStore, open_store
@@ -31,9 +31,9 @@ __all__ = ["HiddenBuild", "has_come_to", "rebuild_target", "rows_as_changes", "s
 PATIENCE_S = 60.0
 
 
-def rebuild_target(spec: StreamSpec, bootstrap: str) -> dict[int, int]:
+def rebuild_target(spec: StreamSpec, connection: Connection) -> dict[int, int]:
     """Where a query that begins now has caught up: the log's end, in partitions with something to read."""
-    with RawFetcher(Connection(bootstrap_servers=bootstrap)) as fetcher:
+    with RawFetcher(connection) as fetcher:
         start = start_position(fetcher, spec.topic, parse_start(spec.start)).next
         ends = fetcher.offsets(spec.topic, LATEST)
     return {partition: end for partition, end in ends.items() if end > start.get(partition, 0)}

@@ -36,6 +36,7 @@ from headrace.app.status import (
 )
 from headrace.app.surroundings import reading_from
 from headrace.app.view_stores import store_urls
+from headrace.client import Connection
 from headrace.errors import RequestError
 from headrace.views import ViewStore
 
@@ -50,7 +51,7 @@ class Running:
     """An application that runs: its queries, and the processes beside it."""
 
     plan: AppPlan
-    bootstrap: str
+    connection: Connection
     log: EmbeddedLog | None
     options: RunOptions
     board: StatusBoard
@@ -195,13 +196,13 @@ class Running:
         self.alarms.forget()
         self._ending = contextlib.ExitStack()
         # The very same code says the same of the same records: what it told is not told again.
-        self.launch(rebuild=True, told=told_so_far(self.plan, self.options, self.bootstrap))
+        self.launch(rebuild=True, told=told_so_far(self.plan, self.options, self.connection))
 
     def _note_rebuild(self) -> None:
         targets = {
             each.name: {
                 str(partition): end
-                for partition, end in rebuild_target(each.stream.spec, self.bootstrap).items()
+                for partition, end in rebuild_target(each.stream.spec, self.connection).items()
             }
             for each in self.plan.streams
         }
@@ -232,24 +233,26 @@ def running(
         board = StatusBoard(options.data)
         ending.callback(board.close)
         say = _sayer(board, on_message)
-        log = None if options.bootstrap else start_log(options.data, ending)
-        bootstrap = options.bootstrap or (log.bootstrap if log else "")
-        say(f"log: {bootstrap}" + (f" (process {log.pid})" if log else ""))
+        log, connection = None, options.wait_for_log()
+        if connection is None:
+            log = start_log(options.data, ending)
+            connection = Connection(bootstrap_servers=log.bootstrap)
+        say(f"log: {connection.bootstrap_servers}" + (f" (process {log.pid})" if log else ""))
         commands: SimpleQueue[Mapping[str, Any]] = SimpleQueue()
-        console = start_console(app, options, bootstrap, commands, say, ending)
+        console = start_console(app, options, connection, commands, say, ending)
         say("Spark: starting, which takes a few seconds")
         spark = start_spark(app.name, options, ending)
-        ending.enter_context(reading_from(spark, bootstrap))
+        ending.enter_context(reading_from(spark, connection))
         plan = plan_app(app, spark)
-        create_app_topics(plan, bootstrap)
-        _describe(plan, options, bootstrap)
-        alarms = Alarms((each.stream for each in plan.streams), bootstrap)
+        create_app_topics(plan, connection)
+        _describe(plan, options, connection)
+        alarms = Alarms((each.stream for each in plan.streams), connection)
         ending.callback(alarms.close)
         reporter = _reporter(board, alarms, on_batch)
-        launcher = Launcher(spark, plan, bootstrap, options, reporter, on_step)
-        started = Running(plan, bootstrap, log, options, board, say, launcher, alarms, commands)
+        launcher = Launcher(spark, plan, connection, options, reporter, on_step)
+        started = Running(plan, connection, log, options, board, say, launcher, alarms, commands)
         started.console = None if console is None else console.result()
-        started.deliverer = start_deliverer(app, options, bootstrap, say, ending)
+        started.deliverer = start_deliverer(app, options, connection, say, ending)
         ending.callback(started.end)
         started.launch(rebuild=options.rebuild)
         yield started
@@ -275,9 +278,11 @@ def _reporter(
     return report
 
 
-def _describe(plan: AppPlan, options: RunOptions, bootstrap: str) -> None:
+def _describe(plan: AppPlan, options: RunOptions, connection: Connection) -> None:
     """Writes down in the data folder what this application is, for the processes beside it."""
     file = None if options.file is None else str(options.file.resolve())
     stores = store_urls(plan, options.data)
-    described = describe_app(plan, stores, bootstrap=bootstrap, file=file, folder=Path.cwd())
+    described = describe_app(
+        plan, stores, bootstrap=connection.bootstrap_servers, file=file, folder=Path.cwd()
+    )
     write_description(options.data, described)

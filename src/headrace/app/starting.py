@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import IO
@@ -23,7 +23,7 @@ from headrace.app.planning import AppPlan, PlannedFrame, PlannedStream
 from headrace.app.records import dead_topic, late_topic
 from headrace.app.reports import BatchReport
 from headrace.app.sink import StreamSink, ViewWriter
-from headrace.client import Connection
+from headrace.client import Connection, Identity, require_log
 from headrace.errors import ConfigError
 from headrace.streams import local_spark
 from headrace.streams.engine.query import StreamQuery, start_stream
@@ -43,11 +43,13 @@ _ASIDE = TopicSettings(partitions=1)
 class RunOptions:
     """Where an application runs and keeps its things.
 
-    `http` is the address of the console, which is not started without one.
+    `identity` is who the application is towards the log at `bootstrap`; an embedded log
+    asks nobody. `http` is the address of the console, which is not started without one.
     """
 
     data: Path
     bootstrap: str | None = None
+    identity: Identity = field(default_factory=Identity)
     master: str | None = None
     cores: int = 2
     rebuild: bool = False
@@ -61,6 +63,14 @@ class RunOptions:
     def query_folder(self, name: str) -> Path:
         """Where one query keeps its manifest and its checkpoint."""
         return self.data / "queries" / name
+
+    def wait_for_log(self) -> Connection | None:
+        """How the log that was named is reached, once it serves us; None if it is the embedded one."""
+        if not self.bootstrap:
+            return None
+        connection = Connection(bootstrap_servers=self.bootstrap, **self.identity.identity_fields())
+        require_log(connection)
+        return connection
 
 
 @contextlib.contextmanager
@@ -117,12 +127,12 @@ def messages_to(path: Path) -> Iterator[None]:
         os.close(kept)
 
 
-def create_app_topics(plan: AppPlan, bootstrap: str) -> None:
+def create_app_topics(plan: AppPlan, connection: Connection) -> None:
     """Creates the topics that streams read and views write, where they are missing."""
     wanted = {topic: TopicSettings(partitions=each.partitions) for topic, each in plan.app.streams.items()}
     derived = [view.topic for view in plan.app.views.values() if view.topic is not None]
     wanted |= {name: TopicSettings(partitions=_DERIVED_PARTITIONS) for name in derived}
-    create_topics(Connection(bootstrap_servers=bootstrap), wanted)
+    create_topics(connection, wanted)
 
 
 # --- queries ------------------------------------------------------------------------------------
@@ -134,7 +144,7 @@ class Starter:
 
     spark: SparkSession
     app_name: str
-    bootstrap: str
+    connection: Connection
     options: RunOptions
     stores: Mapping[str, ViewWriter]
     ending: contextlib.ExitStack
@@ -144,13 +154,13 @@ class Starter:
     def prepare(self, planned: PlannedStream, manifest: Manifest) -> Callable[[], StreamingQuery]:
         """What starts the query from its checkpoint, now and after each failure."""
         records = RecordSink(
-            Connection(bootstrap_servers=self.bootstrap),
+            self.connection,
             f"{self.app_name}-{planned.name}",
             manifest.query_id,
             topics={dead_topic(self.app_name): _ASIDE, late_topic(self.app_name): _ASIDE},
         )
         self.ending.callback(records.close)
-        progress = _Progress(planned, self.bootstrap)
+        progress = _Progress(planned, self.connection)
         self.ending.callback(progress.close)
         sink = StreamSink(
             planned=planned,
@@ -184,7 +194,7 @@ class Starter:
             plan=planned.plan(manifest.buckets),
             steps=tuple(view.steps for view in planned.views),
             options=FeedOptions(
-                connection=Connection(bootstrap_servers=self.bootstrap),
+                connection=self.connection,
                 max_records_per_batch=self.options.max_records_per_batch,
             ),
         )
@@ -201,9 +211,9 @@ class Starter:
 class _Progress:
     """Commits how far a query has come as the offsets of its group."""
 
-    def __init__(self, planned: PlannedStream, bootstrap: str) -> None:
+    def __init__(self, planned: PlannedStream, connection: Connection) -> None:
         self._spec = planned.stream.spec
-        self._connection = Connection(bootstrap_servers=bootstrap)
+        self._connection = connection
         self._run = ""
         self._group: GroupProgress | None = None
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
+from headrace.client.connection import Connection
 from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -14,20 +15,20 @@ if TYPE_CHECKING:
 
 __all__ = ["plain_frame", "reading_from", "surroundings"]
 
-_current: "ContextVar[tuple[SparkSession, str] | None]" = ContextVar("surroundings", default=None)
+_current: "ContextVar[tuple[SparkSession, Connection] | None]" = ContextVar("surroundings", default=None)
 
 
 @contextlib.contextmanager
-def reading_from(spark: "SparkSession", bootstrap: str) -> Iterator[None]:
+def reading_from(spark: "SparkSession", connection: Connection) -> Iterator[None]:
     """Within, `.df` of a stream reads from this log on this Spark."""
-    token = _current.set((spark, bootstrap))
+    token = _current.set((spark, connection))
     try:
         yield
     finally:
         _current.reset(token)
 
 
-def surroundings() -> "tuple[SparkSession, str]":
+def surroundings() -> "tuple[SparkSession, Connection]":
     """The Spark and the log of the application that is being planned; raises ConfigError outside."""
     found = _current.get()
     if found is None:
@@ -43,8 +44,9 @@ def plain_frame(stream: "Stream") -> "DataFrame":
     from headrace.streams import register
     from headrace.streams.engine.projection import columns_after
 
-    spark, bootstrap = surroundings()
+    spark, connection = surroundings()
     register(spark)
     reader = spark.readStream.format("headrace").schema(f"{stream.spec.schema}, _corrupt string")
-    frame = reader.option("topic", stream.spec.topic).option("bootstrap_servers", bootstrap).load()
+    log = {"bootstrap_servers": connection.bootstrap_servers, **connection.identity_fields()}
+    frame = reader.options(topic=stream.spec.topic, **log).load()
     return columns_after(frame, frame.columns, stream.steps)

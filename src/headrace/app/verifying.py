@@ -48,7 +48,7 @@ def verify_view(
     planned: PlannedStream,
     number: int,
     store: ViewStore,
-    bootstrap: str,
+    connection: Connection,
     buckets: int = 8,
 ) -> Verdict:
     """Recomputes one view from the records it reflects, and compares, row by row and bit by bit.
@@ -59,7 +59,6 @@ def verify_view(
     view = planned.views[number]
     served = store.snapshot(view.view.name)
     end = served.reflected.offsets.get(planned.name, {})
-    connection = Connection(bootstrap_servers=bootstrap)
     _require_whole_log(planned, connection)
     recomputed = _recompute(spark, planned, number, connection, end, served.reflected, buckets)
     differences = tuple(compare(view, served.rows, recomputed))

@@ -10,6 +10,7 @@ from headrace.app.planning import AppPlan, PlannedFrame, PlannedStream, PlannedV
 from headrace.app.rebuilds import HiddenBuild, rebuild_target, stale_builds
 from headrace.app.sink import ViewWriter
 from headrace.app.starting import RunOptions
+from headrace.client import Connection
 from headrace.errors import ConfigError
 from headrace.views import Reflected, ViewStore, open_store
 
@@ -53,7 +54,7 @@ class OpenedStores:
 def open_stores(
     plan: AppPlan,
     options: RunOptions,
-    bootstrap: str,
+    connection: Connection,
     query_ids: Mapping[str, str],
     ending: contextlib.ExitStack,
 ) -> OpenedStores:
@@ -69,13 +70,13 @@ def open_stores(
         if url is None:
             continue
         if url not in opened:
-            opened[url] = open_store(url, bootstrap=bootstrap)
+            opened[url] = open_store(url, connection=connection)
             ending.callback(opened[url].close)
         stores[view.view.name] = opened[url]
         _begin(opened[url], view, query_ids[view.view.name])
     builds: dict[str, HiddenBuild] = {}
     for planned in plan.streams:
-        builds |= _hidden(planned, stores, options, bootstrap, query_ids, ending)
+        builds |= _hidden(planned, stores, options, connection, query_ids, ending)
         done = last_commit(options.query_folder(planned.name))
         for name in [each.view.name for each in planned.views if each.view.name in stores]:
             found = builds[name].reflected() if name in builds else stores[name].reflected(name)
@@ -96,7 +97,7 @@ def _hidden(
     planned: PlannedStream,
     stores: Mapping[str, ViewStore],
     options: RunOptions,
-    bootstrap: str,
+    connection: Connection,
     query_ids: Mapping[str, str],
     ending: contextlib.ExitStack,
 ) -> dict[str, HiddenBuild]:
@@ -108,7 +109,7 @@ def _hidden(
     ]
     if not others:
         return {}
-    target = rebuild_target(planned.stream.spec, bootstrap)
+    target = rebuild_target(planned.stream.spec, connection)
     builds = {}
     for view in others:
         name = view.view.name

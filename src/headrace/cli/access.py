@@ -10,9 +10,9 @@ import typer
 
 from headrace.cli.connection import admin
 from headrace.cli.failures import UsageFaultError
-from headrace.cli.identity import read_password
 from headrace.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Yes
 from headrace.cli.output import Output, table_text
+from headrace.cli.passwords import read_password
 from headrace.cli.prompts import require_confirmation
 from headrace.client.failures import explained
 from headrace.client.questions import ANSWER_TIMEOUT_S, kafka

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace.cli.exit_codes import ExitCode
+from headrace.cli.identity import identity
 from headrace.cli.options import Json
 from headrace.cli.output import Output, table_text
 from headrace.cli.parent import stop_at_end_of_input
@@ -14,6 +15,7 @@ from headrace.cli.parent import stop_at_end_of_input
 if TYPE_CHECKING:
     from headrace.app.sink import BatchReport
     from headrace.app.verifying import Verdict
+    from headrace.client import Identity
 
 __all__ = ["plan", "run", "verify"]
 
@@ -85,6 +87,7 @@ def run(
     options = RunOptions(
         data=data or Path(".headrace") / app.name,
         bootstrap=bootstrap,
+        identity=_identity_at(bootstrap),
         master=master,
         cores=cores,
         rebuild=rebuild,
@@ -105,6 +108,13 @@ def run(
         except KeyboardInterrupt:
             _say(output, "stopping")
     return ExitCode.DONE
+
+
+def _identity_at(bootstrap: str | None) -> "Identity":
+    """Who the application is towards the log: nobody towards its own, which asks nobody."""
+    from headrace.client import Identity
+
+    return Identity() if bootstrap is None else identity()
 
 
 def _console_address(http: str | None, *, no_http: bool) -> str | None:
@@ -129,12 +139,13 @@ def plan(
     from headrace.app.picture import as_svg
     from headrace.app.planning import plan_app
     from headrace.app.surroundings import reading_from
+    from headrace.client import Connection
     from headrace.streams import local_spark
 
     app = load_app(file)
     spark = local_spark(app.name)
     try:
-        with reading_from(spark, ""):
+        with reading_from(spark, Connection()):
             graph = graph_of(plan_app(app, spark))
     finally:
         spark.stop()
@@ -162,7 +173,12 @@ def verify(
         stop_at_end_of_input()
     output = Output(as_json=as_json)
     app = load_app(file)
-    options = RunOptions(data=data or Path(".headrace") / app.name, bootstrap=bootstrap, cores=cores)
+    options = RunOptions(
+        data=data or Path(".headrace") / app.name,
+        bootstrap=bootstrap,
+        identity=_identity_at(bootstrap),
+        cores=cores,
+    )
     verdicts = []
     notes: list[str] = []
     for verdict in verified(app, options, view, on_message=notes.append):

@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from headrace.cli.failures import UsageFaultError
-from headrace.cli.identity import client_properties
+from headrace.cli.identity import identity
 from headrace.client.failures import UnreachableError
 from headrace.client.questions import FIRST_ANSWER_TIMEOUT_S
 from headrace.clock import SystemClock
@@ -62,7 +62,7 @@ def admin(bootstrap: str) -> AdminClient:
     require_listener(bootstrap)
     problems: list[KafkaError] = []
     client = AdminClient(_base(bootstrap, problems.append))
-    if client_properties():
+    if identity().client_properties():
         _require_login(client, problems)
     return client
 
@@ -144,5 +144,5 @@ def _base(bootstrap: str, on_error: OnError = lambda _: None) -> dict[str, Any]:
         "socket.connection.setup.timeout.ms": 5_000,
         # A broker that restarts under a live tail should be found again quickly.
         "reconnect.backoff.max.ms": 1_000,
-        **client_properties(),
+        **identity().client_properties(),
     }

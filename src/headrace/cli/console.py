@@ -8,6 +8,8 @@ from pathlib import Path
 from headrace.cli.exit_codes import ExitCode
 from headrace.cli.flags import Parser, add_flags, belonging, run_command
 from headrace.cli.output import Output, table_text
+from headrace.cli.passwords import completed
+from headrace.client.identity import Identity
 from headrace.config import load
 from headrace.console.process import Listening, run
 from headrace.console.settings import ConsoleSettings
@@ -41,6 +43,7 @@ def parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     add_flags(made, ConsoleSettings)
+    add_flags(made, Identity)
     made.add_argument("--json", action="store_true", help="Announce and fail in JSON.")
     return made
 
@@ -73,7 +76,8 @@ def _serve(given: argparse.Namespace, output: Output) -> int:
     wanted = belonging(ConsoleSettings, given)
     wanted["bootstrap"] = wanted["bootstrap"] or os.environ.get("HEADRACE_BOOTSTRAP")
     settings = load(ConsoleSettings, prefix=PREFIX, **wanted)
-    return run(settings, on_listening=lambda listening: _announce(output, listening))
+    identity = completed(load(Identity, **belonging(Identity, given)))
+    return run(settings, identity, on_listening=lambda listening: _announce(output, listening))
 
 
 def _announce(output: Output, listening: Listening) -> None:

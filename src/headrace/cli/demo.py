@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from headrace.cli.identity import connection_to
 from headrace.cli.options import Json
 
 __all__ = ["demo"]
@@ -39,4 +40,5 @@ def demo(
     """Run the demonstration: a small shop that lives, and is proved at the end."""
     from headrace.demo import run  # what it needs is heavy: only for whoever asks for it
 
-    return run(seconds, rate=rate, data=data, bootstrap=bootstrap, as_json=as_json)
+    connection = None if bootstrap is None else connection_to(bootstrap)
+    return run(seconds, rate=rate, data=data, connection=connection, as_json=as_json)

@@ -10,11 +10,10 @@ import typer
 
 from headrace.cli.connection import producer, require_listener
 from headrace.cli.exit_codes import ExitCode
-from headrace.cli.identity import client_properties
+from headrace.cli.identity import connection_to
 from headrace.cli.options import DEFAULT_BOOTSTRAP, Json
 from headrace.cli.output import Output, table_text
 from headrace.cli.parent import stop_at_end_of_input
-from headrace.client import Connection
 from headrace.clock import SystemClock
 from headrace.errors import ConfigError, RequestError
 
@@ -108,8 +107,7 @@ class _Place:
         self.described = None if data is None else _described(data)
         own = None if self.described is None else self.described.bootstrap
         self.bootstrap = bootstrap or own or DEFAULT_BOOTSTRAP
-        self.connection = Connection(bootstrap_servers=self.bootstrap, retry_timeout_ms=10_000)
-        self.properties = {name.replace(".", "_"): value for name, value in client_properties().items()}
+        self.connection = connection_to(self.bootstrap, retry_timeout_ms=10_000)
 
     def hooks(self) -> list[dict[str, Any]]:
         """Every hook that is declared, or has ever been at work."""
@@ -117,7 +115,7 @@ class _Place:
 
         require_listener(self.bootstrap)
         app = None if self.described is None else self.described.app
-        return list_hooks(self.connection, self.properties, app=app, declared=_declared(self.described))
+        return list_hooks(self.connection, app=app, declared=_declared(self.described))
 
 
 def _described(data: Path) -> "AppDescription":
@@ -197,9 +195,8 @@ def deliver(
     deliverer = Deliverer(
         described.app,
         hooks,
-        Connection(bootstrap_servers=bootstrap or described.bootstrap),
+        connection_to(bootstrap or described.bootstrap),
         sources=[each.topic for each in described.streams],
-        properties=client_properties(),
         on_message=output.note,
     )
     names = [each.name for each in hooks]

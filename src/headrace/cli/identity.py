@@ -5,42 +5,28 @@ A password comes from the environment, a file or the terminal, never from the
 command line, which every user of the machine can read.
 """
 
-import os
-import sys
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
-from getpass import getpass
-from pathlib import Path
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
 
-from headrace.cli.failures import UsageFaultError
+from headrace.cli.passwords import completed
+from headrace.client.connection import Connection
+from headrace.client.identity import PASSWORD_VARIABLE, SYSTEM, Identity
+from headrace.client.login import MECHANISMS
 
-__all__ = ["MECHANISMS", "add_identity_options", "client_properties", "read_password"]
+__all__ = ["add_identity_options", "connection_to", "identity"]
 
-PASSWORD_VARIABLE = "HEADRACE_PASSWORD"  # noqa: S105 - the name of one
-SYSTEM = "system"
-MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
-    """What was given of it."""
-
-    user: str | None = None
-    password_file: str | None = None
-    sasl_mechanism: str | None = None
-    tls_ca: str | None = None
-    password: str | None = field(default=None, repr=False)
-
-
-_given: ContextVar[Identity] = ContextVar("identity", default=Identity())  # noqa: B039 - frozen
+_DEFAULTS = Identity()
+_FIELDS = tuple(_DEFAULTS.identity_fields())
+_given: ContextVar[Identity] = ContextVar("identity", default=_DEFAULTS)
 
 
 def _remember(parameter: typer.CallbackParam, value: str | None) -> str | None:
-    if parameter.name in Identity.__slots__:
-        _given.set(replace(_given.get(), **{parameter.name: value}))
+    if parameter.name in _FIELDS:
+        given = value or getattr(_DEFAULTS, parameter.name)
+        _given.set(replace(_given.get(), **{parameter.name: given}))
     return value
 
 
@@ -83,7 +69,7 @@ def _identity(
 def add_identity_options(command: Any) -> None:
     """Gives the options to every command below `command` that speaks to a broker."""
     carrier: Any = typer.main.get_command(_carrier)
-    options = [each for each in carrier.params if each.name in Identity.__slots__]
+    options = [each for each in carrier.params if each.name in _FIELDS]
     for option in options:
         option.expose_value = False
     _extend(command, options)
@@ -96,56 +82,14 @@ def _extend(command: Any, options: list[Any]) -> None:
         command.params.extend(options)
 
 
-def client_properties() -> dict[str, Any]:
-    """The client library's properties for what was given; raises UsageFaultError."""
-    identity = _given.get()
-    properties: dict[str, Any] = {}
-    if identity.tls_ca is not None and identity.tls_ca != SYSTEM:
-        if not Path(identity.tls_ca).is_file():
-            raise UsageFaultError(f"--tls-ca {identity.tls_ca}: there is no such file; give one in PEM")
-        properties["ssl.ca.location"] = identity.tls_ca
-    if identity.user is not None:
-        mechanism = (identity.sasl_mechanism or MECHANISMS[0]).upper()
-        if mechanism not in MECHANISMS:
-            raise UsageFaultError(f"--sasl-mechanism {mechanism}: use one of {', '.join(MECHANISMS)}")
-        properties["sasl.mechanism"] = mechanism
-        properties["sasl.username"] = identity.user
-        properties["sasl.password"] = _password(identity)
-    return {**properties, **_protocol(identity)}
+def identity() -> Identity:
+    """Who the command was told to be, complete: the password is where other processes find it as well.
+
+    Raises ConfigError if it cannot be had, or a file is missing.
+    """
+    return completed(_given.get())
 
 
-def _protocol(identity: Identity) -> dict[str, str]:
-    encrypted = identity.tls_ca is not None
-    if identity.user is not None:
-        return {"security.protocol": "SASL_SSL" if encrypted else "SASL_PLAINTEXT"}
-    return {"security.protocol": "SSL"} if encrypted else {}
-
-
-def _password(identity: Identity) -> str:
-    if identity.password is not None:
-        return identity.password
-    if identity.password_file is not None:
-        found = read_password(identity.password_file)
-    elif PASSWORD_VARIABLE in os.environ:
-        found = os.environ[PASSWORD_VARIABLE]
-    elif sys.stdin.isatty():
-        found = getpass(f"Password of {identity.user}: ")
-    else:
-        raise UsageFaultError(
-            f"--user {identity.user} needs a password: set {PASSWORD_VARIABLE} or give --password-file"
-        )
-    _given.set(replace(identity, password=found))  # asked for once
-    return found
-
-
-def read_password(path: str) -> str:
-    """The first line of a file (`-`: of standard input); raises UsageFaultError."""
-    try:
-        text = sys.stdin.readline() if path == "-" else Path(path).read_text().partition("\n")[0]
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not text"
-        raise UsageFaultError(f"the password file {path} cannot be read: {reason}") from None
-    password = text.rstrip("\r\n")
-    if not password:
-        raise UsageFaultError(f"the password file {path} is empty; its first line is the password")
-    return password
+def connection_to(bootstrap: str, **settings: Any) -> Connection:
+    """How the command reaches a log; raises ConfigError as `identity` does."""
+    return Connection(bootstrap_servers=bootstrap, **settings, **identity().identity_fields())

@@ -5,10 +5,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from headrace.cli.connection import require_listener
-from headrace.cli.identity import client_properties
+from headrace.cli.identity import identity
 from headrace.client.channel import Channel
 from headrace.client.failures import explained
-from headrace.client.login import Security
 from headrace.client.questions import ANSWER_TIMEOUT_S, Log, kafka
 from headrace.errors import RequestError
 from headrace.wire import Api
@@ -33,7 +32,7 @@ def _channel(bootstrap: str) -> Iterator[Channel]:
         port,
         client_id="headrace-cli",
         timeout_ms=int(1000 * ANSWER_TIMEOUT_S),
-        security=Security.of(client_properties()),
+        security=identity().security(),
     )
     try:
         yield channel

@@ -9,7 +9,7 @@ from headrace.client.connection import Connection
 from headrace.errors import ConfigError, RequestError, RetriableError
 from headrace.wire import Api, ErrorCode, Fields, VersionRange, name_of
 
-__all__ = ["Brokers", "check_code"]
+__all__ = ["Brokers", "check_code", "require_log"]
 
 T = TypeVar("T")
 
@@ -56,6 +56,7 @@ class Brokers:
         self._forget = forget
         self._channels: dict[tuple[str, int], Channel] = {}
         self._addresses: dict[int, tuple[str, int]] = {}
+        self._security = connection.security()
 
     def retrying(self, attempt: Callable[[], T]) -> T:
         """What `attempt` returns; RetriableErrors are tried again for `retry_timeout_ms`, then come out."""
@@ -100,7 +101,11 @@ class Brokers:
         if (host, port) not in self._channels:
             settings = self._connection
             channel = Channel(
-                host, port, client_id=settings.client_id, timeout_ms=settings.request_timeout_ms
+                host,
+                port,
+                client_id=settings.client_id,
+                timeout_ms=settings.request_timeout_ms,
+                security=self._security,
             )
             _check_versions(channel, self._versions)
             self._channels[host, port] = channel
@@ -112,6 +117,21 @@ class Brokers:
             channel.close()
         self._channels.clear()
         self._forget()
+
+
+def require_log(connection: Connection) -> None:
+    """Returns once a broker serves us; raises what keeps it from that.
+
+    A login that is refused, or a certificate that is not trusted, is a RequestError at
+    once; RetriableError says that nobody answered within the time of the connection.
+    """
+    versions = {Api.METADATA: 12}
+    brokers = Brokers(connection, versions)
+    nothing = {"topics": [], "allow_auto_topic_creation": False, "include_topic_authorized_operations": False}
+    try:
+        brokers.retrying(lambda: brokers.ask(brokers.any(), Api.METADATA, nothing))
+    finally:
+        brokers.close()
 
 
 def check_code(code: int, what: str) -> None:

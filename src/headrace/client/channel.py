@@ -14,6 +14,7 @@ from headrace.wire.values import Cursor
 __all__ = ["Channel"]
 
 MAX_RESPONSE_BYTES = 1 << 30
+_CLOSED = "it closed the connection, as a broker does that stops, or wants TLS or a login"
 
 
 class Channel:
@@ -114,6 +115,6 @@ class Channel:
         while position < size:
             received = self._socket.recv_into(view[position:])
             if received == 0:
-                raise ConnectionError("it closed the connection")
+                raise ConnectionError(_CLOSED)
             position += received
         return buffer

@@ -39,7 +39,12 @@ def _merged(connection: Connection, defaults: dict[str, Any], given: dict[str, A
         # had to do with the coordinator (offsets of groups and of transactions) then waits for ever.
         "metadata.recovery.strategy": "none",
     }
-    return shared | defaults | {_property(name): value for name, value in given.items()}
+    return (
+        shared
+        | connection.client_properties()
+        | defaults
+        | {_property(name): value for name, value in given.items()}
+    )
 
 
 def _property(name: str) -> str:

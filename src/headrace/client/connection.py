@@ -1,7 +1,8 @@
-"""Where a log is, and how patient to be with it."""
+"""Where a log is, who one is there, and how patient to be with it."""
 
 from dataclasses import dataclass
 
+from headrace.client.identity import Identity
 from headrace.config import setting
 from headrace.errors import ConfigError
 
@@ -9,8 +10,8 @@ __all__ = ["Connection", "parse_servers"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Connection:
-    """Settings every client of a log shares."""
+class Connection(Identity):
+    """Settings every client of a log shares; a password is none of them, see `password_file`."""
 
     bootstrap_servers: str = setting(
         "127.0.0.1:9092", "Brokers to ask first, as host:port, separated by commas."

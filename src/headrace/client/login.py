@@ -16,10 +16,11 @@ from dataclasses import dataclass, field
 from headrace.errors import RequestError
 from headrace.wire import ErrorCode
 
-__all__ = ["Security", "conversation"]
+__all__ = ["MECHANISMS", "Security", "conversation"]
 
 PLAIN = "PLAIN"
 _HASHES = {"SCRAM-SHA-512": "sha512", "SCRAM-SHA-256": "sha256"}
+MECHANISMS = (*_HASHES, PLAIN)
 # Fewer would be no protection, and more a way to keep a client busy.
 _ITERATIONS = range(4096, 10_000_001)
 
@@ -56,8 +57,7 @@ def conversation(security: Security, say: Say) -> None:
         return
     hash_name = _HASHES.get(security.mechanism)
     if hash_name is None:
-        known = ", ".join((*_HASHES, PLAIN))
-        raise _refused(f"{security.mechanism or 'no mechanism'} is not one of {known}")
+        raise _refused(f"{security.mechanism or 'no mechanism'} is not one of {', '.join(MECHANISMS)}")
     name = security.user.replace("=", "=3D").replace(",", "=2C")
     own = f"n={name},r={secrets.token_urlsafe(24)}"
     first = say(f"n,,{own}".encode()).decode(errors="replace")

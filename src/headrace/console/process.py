@@ -17,6 +17,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from headrace.addresses import host_and_port
+from headrace.client.identity import Identity
 from headrace.console.app import build_app
 from headrace.console.security import Hosts
 from headrace.console.settings import ConsoleSettings
@@ -44,8 +45,15 @@ class Listening:
         return f"http://{name}:{self.port}/"
 
 
-def run(settings: ConsoleSettings, *, on_listening: Callable[[Listening], None] | None = None) -> int:
+def run(
+    settings: ConsoleSettings,
+    identity: Identity,
+    *,
+    on_listening: Callable[[Listening], None] | None = None,
+) -> int:
     """Serves until SIGTERM, SIGINT or the end of input, then ends cleanly; the process's exit code.
+
+    `identity` is who the console is towards the log.
 
     Raises ConfigError when it cannot listen, or the settings name what is not there.
     """
@@ -53,7 +61,7 @@ def run(settings: ConsoleSettings, *, on_listening: Callable[[Listening], None] 
     for chatty in ("uvicorn.error", "uvicorn.access"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
     with _listen(settings.listen) as listener, asyncio.Runner(loop_factory=new_loop) as runner:
-        runner.run(_serve(settings, listener, on_listening))
+        runner.run(_serve(settings, identity, listener, on_listening))
     return 0
 
 
@@ -75,9 +83,12 @@ def _listen(text: str) -> socket.socket:
 
 
 async def _serve(
-    settings: ConsoleSettings, listener: socket.socket, on_listening: Callable[[Listening], None] | None
+    settings: ConsoleSettings,
+    identity: Identity,
+    listener: socket.socket,
+    on_listening: Callable[[Listening], None] | None,
 ) -> None:
-    here = Surroundings.of(settings)
+    here = Surroundings.of(settings, identity)
     host, port = listener.getsockname()[:2]
     listen_host, _ = host_and_port("listen", settings.listen)
     app = build_app(here, Hosts.of(listen_host, settings.allow_host.split(",")))

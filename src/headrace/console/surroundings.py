@@ -15,7 +15,7 @@ import orjson
 from confluent_kafka.admin import AdminClient
 
 from headrace.app.description import AppDescription, ViewDescription, read_description
-from headrace.client import Connection, RawFetcher, TopicLayout, admin
+from headrace.client import Connection, Identity, RawFetcher, TopicLayout, admin
 from headrace.clock import Clock, SystemClock
 from headrace.console.http_metrics import HttpMetrics
 from headrace.console.problems import ProblemError
@@ -68,10 +68,13 @@ class Surroundings:
     _admin: AdminClient | None = None
 
     @classmethod
-    def of(cls, settings: ConsoleSettings) -> "Surroundings":
+    def of(cls, settings: ConsoleSettings, identity: Identity) -> "Surroundings":
         """As the settings say; raises ConfigError. Asks the log nothing."""
         connection = Connection(
-            bootstrap_servers=_bootstrap(settings), client_id=CLIENT_ID, retry_timeout_ms=_RETRY_TIMEOUT_MS
+            bootstrap_servers=_bootstrap(settings),
+            client_id=CLIENT_ID,
+            retry_timeout_ms=_RETRY_TIMEOUT_MS,
+            **identity.identity_fields(),
         )
         workers = Workers(settings.threads, settings.max_waiting)
         return cls(
@@ -144,7 +147,7 @@ class Surroundings:
             idle = self._idle.setdefault(url, [])
             store = idle.pop() if idle and alone else idle[0] if idle else None
             if store is None:
-                store = open_store(url, bootstrap=self.connection.bootstrap_servers)
+                store = open_store(url, connection=self.connection)
                 if not alone:
                     idle.append(store)
         try:

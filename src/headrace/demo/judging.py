@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headrace.client import Connection
 from headrace.errors import RequestError
 
 __all__ = ["Ends", "ViewVerdict", "complaints", "verify"]
@@ -51,15 +53,16 @@ class ViewVerdict:
         return sum(self.books.get(name, 0) for name in OUTCOMES)
 
 
-def verify(application: Path, folder: Path, bootstrap: str) -> list[ViewVerdict]:
+def verify(application: Path, folder: Path, connection: Connection) -> list[ViewVerdict]:
     """Recomputes every view from the log, in a process and a Spark of its own; it ends with this one."""
-    arguments = [str(application), "--data", str(folder), "--bootstrap", bootstrap]
+    arguments = [str(application), "--data", str(folder), "--bootstrap", connection.bootstrap_servers]
     with (folder / "verify.messages").open("ab") as messages:
         process = subprocess.Popen(  # noqa: S603 - this very interpreter
             [sys.executable, "-m", "headrace", "verify", *arguments, "--json", "--until-stdin-closes"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=messages,
+            env={**os.environ, **connection.environment()},
             start_new_session=True,
         )
     assert process.stdin is not None and process.stdout is not None

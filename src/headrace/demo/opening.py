@@ -30,11 +30,11 @@ _CONSOLE = "127.0.0.1:8080"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opening:
-    """What a shop is opened with; without `bootstrap`, a log is started."""
+    """What a shop is opened with; without `connection`, a log is started."""
 
     folder: Path
     rate: int
-    bootstrap: str | None = None
+    connection: Connection | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class Shop:
 
     display: Display
     folder: Path
-    bootstrap: str
+    connection: Connection
     starts: Ends
     told_before: Told
     fetcher: RawFetcher
@@ -67,22 +67,22 @@ def open_shop(opening: Opening, display: Display) -> Iterator[Shop]:
     """Starts everything, keeps it alive, and ends it in reverse order."""
     with contextlib.ExitStack() as ending:
         ending.callback(display.say, "everything is stopped", "stopped")
-        log = None if opening.bootstrap else EmbeddedLog(opening.folder / "log")
-        bootstrap = opening.bootstrap or ""
-        if log is not None:
-            bootstrap = log.bootstrap
+        log, connection = None, opening.connection
+        if connection is None:
+            log = EmbeddedLog(opening.folder / "log")
             ending.callback(log.end)
-        by = f" (process {log.pid})" if log else ""
-        display.say(f"log: {bootstrap}{by}", "log", bootstrap=bootstrap, pid=log.pid if log else None)
+            connection = Connection(bootstrap_servers=log.bootstrap)
+        address, by = connection.bootstrap_servers, f" (process {log.pid})" if log else ""
+        display.say(f"log: {address}{by}", "log", bootstrap=address, pid=log.pid if log else None)
         receivers = Receivers()
         ending.callback(receivers.close)
-        fetcher = ending.enter_context(RawFetcher(Connection(bootstrap_servers=bootstrap)))
+        fetcher = ending.enter_context(RawFetcher(connection))
         shop = Shop(
             display=display,
             folder=opening.folder,
-            bootstrap=bootstrap,
+            connection=connection,
             starts=log_ends(fetcher),
-            told_before=hook_counts(bootstrap),
+            told_before=hook_counts(connection),
             fetcher=fetcher,
             receivers=receivers,
             ending=ending,
@@ -115,7 +115,13 @@ def _start_application(shop: Shop) -> KeptProcess:
         elif any(line.get("changed", {}).values()):
             shop.has_result.set()
 
-    arguments = [str(APPLICATION), "--bootstrap", shop.bootstrap, "--data", str(shop.folder)]
+    arguments = [
+        str(APPLICATION),
+        "--bootstrap",
+        shop.connection.bootstrap_servers,
+        "--data",
+        str(shop.folder),
+    ]
     child = KeptProcess(
         "the application",
         [
@@ -125,7 +131,7 @@ def _start_application(shop: Shop) -> KeptProcess:
         messages=shop.folder / "run.messages",
         on_line=on_line,
         is_fruit=lambda line: "batch_id" in line,
-        environment=shop.receivers.environment,
+        environment={**shop.receivers.environment, **shop.connection.environment()},
     )
     shop.ending.callback(child.end)
     text = f"application: headrace run {APPLICATION.name} (process {child.pid})"
@@ -143,12 +149,13 @@ def _console_address() -> str:
 
 
 def _start_traffic(shop: Shop, rate: int) -> KeptProcess:
-    arguments = ["--bootstrap", shop.bootstrap, "--rate", str(rate), "--seed", str(_SEED)]
+    arguments = ["--bootstrap", shop.connection.bootstrap_servers, "--rate", str(rate), "--seed", str(_SEED)]
     child = KeptProcess(
         "the traffic",
         [sys.executable, "-m", "headrace.demo.produce", *arguments, "--history-seconds", str(HISTORY_S)],
         messages=shop.folder / "traffic.messages",
         on_line=shop.sent.note,
+        environment=shop.connection.environment(),
     )
     shop.ending.callback(child.end)
     text = (

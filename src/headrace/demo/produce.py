@@ -25,7 +25,8 @@ from typing import Any
 from confluent_kafka import KafkaError, Message, TopicPartition
 from confluent_kafka import admin as kafka_admin
 
-from headrace.client import Connection, admin, producer
+from headrace.client import Connection, Identity, admin, producer
+from headrace.config import load
 from headrace.demo.traffic import TOPICS, Event, beginning, slot_at, traffic
 from headrace.views.topics import TopicSettings, create_topics
 
@@ -68,7 +69,9 @@ def main() -> int:
     parser.add_argument("--history-seconds", type=float, required=True)
     given = parser.parse_args()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to end
-    connection = Connection(bootstrap_servers=given.bootstrap, client_id="demo-shop")
+    connection = Connection(
+        bootstrap_servers=given.bootstrap, client_id="demo-shop", **load(Identity).identity_fields()
+    )
     create_topics(connection, {topic: TopicSettings(partitions=PARTITIONS) for topic in TOPICS})
     history = timedelta(seconds=given.history_seconds)
     begin = beginning(datetime.now(UTC), _last_time(connection), history)

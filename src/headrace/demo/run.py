@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from headrace.client import Connection
 from headrace.demo.display import Display
 from headrace.demo.folders import demo_folder
 from headrace.demo.judging import complaints, verify
@@ -35,7 +36,7 @@ def run(
     *,
     rate: int = 200,
     data: Path | None = None,
-    bootstrap: str | None = None,
+    connection: Connection | None = None,
     as_json: bool = False,
 ) -> int:
     """Lets the shop live for `seconds` after its first result; 0 if every view is what the log says.
@@ -43,14 +44,14 @@ def run(
     1 says that a view differs (the differences are printed), 130 that it was interrupted
     before its time. Without `seconds` it lives until Ctrl-C, and that is no failure.
     Everything is kept in `data`, where a second start goes on, or in a temporary folder that
-    is removed. `bootstrap` names a log to use instead of starting one.
+    is removed. `connection` leads to a log to use instead of starting one.
     """
     display = Display(as_json=as_json)
     with _interruptible(), demo_folder(data) as folder:
         until = "" if data else ", which is removed at the end"
         display.say(f"everything is kept in {folder}{until}", "folder", folder=str(folder))
         try:
-            with open_shop(Opening(folder=folder, rate=rate, bootstrap=bootstrap), display) as shop:
+            with open_shop(Opening(folder=folder, rate=rate, connection=connection), display) as shop:
                 if kept := kept_headlines(folder):
                     display.block(("the views as they were left", *kept), "left")
                 _wait_for_first_result(shop)
@@ -115,7 +116,7 @@ def _prove(shop: Shop, watch: Watch) -> int:
     told = _wait_until_told(shop)
     ends = log_ends(shop.fetcher)
     shop.display.say("verifying every view against a batch recomputation from the log", "verifying")
-    verdicts = verify(APPLICATION, shop.folder, shop.bootstrap)
+    verdicts = verify(APPLICATION, shop.folder, shop.connection)
     shop.display.verdicts(verdicts, {each.view: watch.pace(each.view) for each in verdicts})
     shop.display.block(told_lines(told, shop.receivers.of), "told")
     wrong = list(complaints(verdicts, ends, shop.starts, shop.sent.acknowledged))
@@ -153,7 +154,7 @@ def _wait_until_caught_up(shop: Shop, watch: Watch) -> None:
 def _wait_until_told(shop: Shop) -> Told:
     """Waits until nobody remains to be told of a large order."""
     deadline = time.monotonic() + _CATCH_UP_S
-    while left := untold(told := hook_counts(shop.bootstrap)):
+    while left := untold(told := hook_counts(shop.connection)):
         if time.monotonic() > deadline:
             raise RequestError(f"not everybody was told within {_CATCH_UP_S} s: {', '.join(left)}")
         shop.keeper.wait(_LOOK_S)

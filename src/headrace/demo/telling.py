@@ -13,9 +13,9 @@ Told = Mapping[str, Mapping[str, Any]]
 _WORDS = {"webhook": "webhooks with a right signature", "email": "mails"}
 
 
-def hook_counts(bootstrap: str) -> Told:
+def hook_counts(connection: Connection) -> Told:
     """The application's hooks by their kind; see `headrace hooks list --json` for the fields."""
-    found = list_hooks(Connection(bootstrap_servers=bootstrap), {}, app="shop")
+    found = list_hooks(connection, app="shop")
     return {each["kind"]: each for each in found}
 
 

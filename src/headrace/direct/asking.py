@@ -27,8 +27,8 @@ class TopicFacts:
 class LogQuestions:
     """Synchronous; every answer is the log's own, of now. Raises RetriableError when it does not answer."""
 
-    def __init__(self, connection: Connection, properties: Mapping[str, Any]) -> None:
-        self._client: Any = admin(connection, logger=SILENT, **properties)
+    def __init__(self, connection: Connection) -> None:
+        self._client: Any = admin(connection, logger=SILENT)
         self._timeout_s = connection.request_timeout_ms / 1000
 
     def topics(self, names: Iterable[str]) -> dict[str, TopicFacts]:

@@ -37,13 +37,13 @@ _STOP_TIMEOUT_S = 5.0
 _SIZE = {"max.message.bytes": str(LARGEST_RECORD_BYTES)}
 
 
-def create_hook_topics(connection: Connection, app: str, properties: Mapping[str, Any]) -> None:
+def create_hook_topics(connection: Connection, app: str) -> None:
     """Makes the state topic and the dead-letter topic of an application's hooks, where they are missing."""
     wanted = {
         state_topic(app): TopicSettings(partitions=1, configs={"cleanup.policy": "compact", **_SIZE}),
         dead_topic(app): TopicSettings(partitions=1, configs=_SIZE),
     }
-    create_topics(connection, wanted, properties)
+    create_topics(connection, wanted)
 
 
 def make_sender(hook: Hook, environment: Mapping[str, str] | None = None) -> Sender:
@@ -81,7 +81,6 @@ class Deliverer:
         connection: Connection,
         *,
         sources: Sequence[str] = (),
-        properties: Mapping[str, Any] | None = None,
         environment: Mapping[str, str] | None = None,
         clock: Clock | None = None,
         random: Random | None = None,
@@ -91,7 +90,6 @@ class Deliverer:
         self._hooks = hooks
         self._sources = sources
         self._connection = connection
-        self._properties = {name.replace(".", "_"): value for name, value in (properties or {}).items()}
         self._environment = environment
         self._clock = clock or SystemClock()
         self._random = random or Random()  # noqa: S311 - jitter, no secret
@@ -101,16 +99,13 @@ class Deliverer:
 
     async def run(self, stop: asyncio.Event, on_ready: Callable[[], None] = lambda: None) -> None:
         """Delivers until `stop` is set; raises FencedError when another deliverer took over."""
-        create = partial(create_hook_topics, self._connection, self.app, self._properties)
-        await asyncio.to_thread(create)
-        self._saver = Saver(
-            self._connection, self.app, properties=self._properties, on_message=self._on_message
-        )
-        self._questions = LogQuestions(self._connection, self._properties)
+        await asyncio.to_thread(create_hook_topics, self._connection, self.app)
+        self._saver = Saver(self._connection, self.app, on_message=self._on_message)
+        self._questions = LogQuestions(self._connection)
         try:
             await asyncio.to_thread(self._saver.open)  # before the state is read: nobody changes it now
             self._kept, following = await asyncio.to_thread(
-                read_state, self._connection, state_topic(self.app), self._properties
+                read_state, self._connection, state_topic(self.app)
             )
             await self._run(stop, following, on_ready)
         except ExceptionGroup as group:
@@ -212,7 +207,6 @@ class Deliverer:
             self._connection,
             hook.topic,
             group=group_of(self.app, hook.name),
-            properties=self._properties,
         )
         return HookRun(
             hook,
@@ -261,7 +255,6 @@ class Deliverer:
             state_topic(self.app),
             {0: following},
             group=f"{state_topic(self.app)}.reader",
-            properties=self._properties,
         )
         reader = await asyncio.to_thread(open_reader)
         try:

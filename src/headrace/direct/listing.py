@@ -17,7 +17,6 @@ _SUFFIX = state_topic("")
 
 def list_hooks(
     connection: Connection,
-    properties: Mapping[str, Any],
     *,
     app: str | None = None,
     declared: Sequence[Hook] = (),
@@ -27,12 +26,10 @@ def list_hooks(
     `behind` is how many offsets of its topic a hook has not come to; None if the topic is
     gone. Hooks that are declared but were never at work are listed, too.
     """
-    present = set(topic_names(connection, properties))
+    present = set(topic_names(connection))
     apps = [app] if app is not None else _apps(present)
     kept = {
-        each: read_state(connection, state_topic(each), properties)[0]
-        if state_topic(each) in present
-        else Kept()
+        each: read_state(connection, state_topic(each))[0] if state_topic(each) in present else Kept()
         for each in apps
     }
     if app is not None:
@@ -41,7 +38,7 @@ def list_hooks(
             unseen.problem = "was never at work; `headrace run` starts its deliverer"
             kept[app].states.setdefault(hook.name, unseen)
     topics = {state.topic for each in kept.values() for state in each.states.values()} & present
-    facts = LogQuestions(connection, properties).topics(topics) if topics else {}
+    facts = LogQuestions(connection).topics(topics) if topics else {}
     return [_listed(state, each, facts) for each in kept.values() for _, state in sorted(each.states.items())]
 
 

@@ -69,10 +69,10 @@ class TopicReader:
         positions: Mapping[int, int],
         *,
         group: str,
-        properties: Mapping[str, Any],
+        properties: Mapping[str, Any] | None = None,
     ) -> None:
         self._topic = topic
-        self._consumer: Consumer = consumer(connection, group, **{**_READER, **properties})
+        self._consumer: Consumer = consumer(connection, group, **{**_READER, **(properties or {})})
         self.group: Any = self._consumer.consumer_group_metadata()
         with contextlib.suppress(KafkaException):  # the library finds a broker sooner when it is asked first
             self._consumer.list_topics(topic, timeout=connection.request_timeout_ms / 1000)
@@ -129,10 +129,10 @@ def _bytes(value: Any) -> bytes | None:
     return None if value is None else bytes(value)
 
 
-def read_state(connection: Connection, topic: str, properties: Mapping[str, Any]) -> tuple[Kept, int]:
+def read_state(connection: Connection, topic: str) -> tuple[Kept, int]:
     """All that an application's state topic holds, and where to read on; the topic must exist."""
     kept = Kept()
-    quick = {**properties, "fetch_wait_max_ms": 10}  # the end is told by a fetch that found nothing
+    quick = {"fetch_wait_max_ms": 10}  # the end is told by a fetch that found nothing
     reader = TopicReader(connection, topic, {0: OFFSET_BEGINNING}, group=f"{topic}.reader", properties=quick)
     try:
         while True:

@@ -24,6 +24,7 @@ __all__ = ["LARGEST_RECORD_BYTES", "Saved", "Saver"]
 # A record is wrapped in headers when it is given up, and must still fit.
 LARGEST_RECORD_BYTES = 16 << 20
 _OWNER = "hooks"
+_SIZES = {"message_max_bytes": LARGEST_RECORD_BYTES}
 _BACKOFF_S, _LONGEST_BACKOFF_S = 0.2, 5.0
 
 
@@ -52,13 +53,11 @@ class Saver:
         connection: Connection,
         app: str,
         *,
-        properties: Mapping[str, Any],
         on_message: Callable[[str], None],
     ) -> None:
-        sizes = {"message_max_bytes": LARGEST_RECORD_BYTES}
         self._app = app
         self._topic = state_topic(app)
-        self._producer = NumberedProducer(connection, f"{app}.hooks", properties={**sizes, **properties})
+        self._producer = NumberedProducer(connection, f"{app}.hooks", properties=_SIZES)
         self._on_message = on_message
         self._waiting: dict[int, tuple[Saved, _Waiting]] = {}
         self._switches: dict[str, Switch] = {}

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.client import Connection
+from headrace.client import Connection, Identity
 from headrace.config import describe, setting
 from headrace.errors import ConfigError
 from headrace.streams.feed_positions import Heartbeat
@@ -14,7 +14,7 @@ __all__ = ["FeedOptions", "SourceOptions", "read_options"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SourceOptions:
+class SourceOptions(Identity):
     """What to read from which log, and how much at once."""
 
     topic: str = setting("", "The topic to read; required.")
@@ -46,6 +46,7 @@ class SourceOptions:
             bootstrap_servers=self.bootstrap_servers,
             client_id="headrace-source",
             retry_timeout_ms=self.retry_timeout_ms,
+            **self.identity_fields(),
         )
 
 

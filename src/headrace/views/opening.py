@@ -2,6 +2,7 @@
 
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from headrace.client.connection import Connection
 from headrace.errors import ConfigError
 from headrace.views.store import ViewStore
 
@@ -13,15 +14,16 @@ FORMS = (
 )
 
 
-def open_store(url: str, *, bootstrap: str | None = None) -> ViewStore:
+def open_store(url: str, *, bootstrap: str | None = None, connection: Connection | None = None) -> ViewStore:
     """The store that a URL names; raises ConfigError if there is no such kind or it cannot be opened.
 
     `sqlite:///relative.db` and `sqlite:////absolute.db` are files, and so
     `parquet:///folder` is a folder. `postgresql://user:password@host:port/database` is
     what libpq takes. `topic://name` is a topic, `topic://prefix*` one for each view, on the
-    log that `bootstrap` names unless the URL does (`?bootstrap=host:port`; also
-    `partitions=3`, `compacted=true`). `memory://name` is shared by everything in this
-    process that opens that name.
+    log that `bootstrap` names, or `connection` reaches, unless the URL names one
+    (`?bootstrap=host:port`, where nobody logs in; also `partitions=3`,
+    `compacted=true`). `memory://name` is shared by everything in this process that
+    opens that name.
     """
     scheme, _, rest = url.partition("://")
     match scheme:
@@ -36,7 +38,7 @@ def open_store(url: str, *, bootstrap: str | None = None) -> ViewStore:
 
             return ParquetStore(_path(url, rest))
         case "topic":
-            return _topic(url, bootstrap)
+            return _topic(url, bootstrap, connection)
         case "memory":
             from headrace.views.memory import MemoryStore
 
@@ -54,8 +56,7 @@ def _postgres(url: str) -> ViewStore:
     return PostgresStore(url)
 
 
-def _topic(url: str, bootstrap: str | None) -> ViewStore:
-    from headrace.client import Connection
+def _topic(url: str, bootstrap: str | None, connection: Connection | None) -> ViewStore:
     from headrace.views.topic import TopicStore
 
     name, _, query = url.partition("://")[2].partition("?")
@@ -67,9 +68,11 @@ def _topic(url: str, bootstrap: str | None) -> ViewStore:
     partitions, compacted = given.get("partitions", "1"), given.get("compacted", "false")
     if not partitions.isdecimal() or compacted not in ("true", "false"):
         raise ConfigError(f"{url!r}: partitions is a number, compacted is true or false")
-    servers = given.get("bootstrap") or bootstrap
-    connection = Connection(bootstrap_servers=servers) if servers else Connection()
-    return TopicStore(connection, unquote(name), partitions=int(partitions), compacted=compacted == "true")
+    if servers := given.get("bootstrap") or bootstrap:
+        connection = Connection(bootstrap_servers=servers)
+    return TopicStore(
+        connection or Connection(), unquote(name), partitions=int(partitions), compacted=compacted == "true"
+    )
 
 
 def _path(url: str, rest: str) -> str:

@@ -69,7 +69,7 @@ def prove(started: Running, spark: Any, ends: dict[int, int]) -> None:
         name = view.view.name
         if name not in started.stores:
             continue
-        verdict = verify_view(spark, planned, number, started.stores[name], started.bootstrap)
+        verdict = verify_view(spark, planned, number, started.stores[name], started.connection)
         differences = [[each.key, each.served, each.recomputed] for each in verdict.differences[:5]]
         say(view=name, rows=verdict.rows, differences=differences, books=dict(verdict.reflected.books))
 

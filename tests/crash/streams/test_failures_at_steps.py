@@ -71,9 +71,7 @@ def fail_at(spark, wanted, stores, tmp_path, seed):
             for number, view in enumerate(views):
                 name = view.view.name
                 if name in VIEWS:
-                    found = verify_view(
-                        spark, started.plan.streams[0], number, started.stores[name], broker.bootstrap
-                    )
+                    found = verify_view(spark, started.plan.streams[0], number, started.stores[name], log)
                     verdicts[name] = {
                         "rows": found.rows,
                         "differences": found.differences,

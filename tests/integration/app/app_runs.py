@@ -111,7 +111,7 @@ def require_equal(spark: Any, app: App, log: Connection, store: str) -> None:
 
     planned = plan_app(app, spark).streams[0]
     with contextlib.closing(open_store(store)) as opened:
-        verdict = verify_view(spark, planned, 0, opened, log.bootstrap_servers)
+        verdict = verify_view(spark, planned, 0, opened, log)
     assert verdict.is_equal, verdict.differences[:3]
     read = verdict.reflected.offsets[planned.name]
     assert sum(verdict.reflected.books.values()) == sum(read.values())

@@ -31,9 +31,7 @@ def commands():
 
 @pytest.fixture
 def beside(our_log, shop, commands):
-    console = ConsoleProcess(
-        shop.data, our_log.bootstrap_servers, "127.0.0.1:0", environment={}, on_command=commands.put
-    )
+    console = ConsoleProcess(shop.data, our_log, "127.0.0.1:0", environment={}, on_command=commands.put)
     yield console
     console.end()
 
@@ -71,7 +69,8 @@ def test_a_console_ends_with_the_process_that_started_it(our_log, shop):
 import sys
 from pathlib import Path
 from headrace.app.console_process import ConsoleProcess
-console = ConsoleProcess(Path({str(shop.data)!r}), {our_log.bootstrap_servers!r}, "127.0.0.1:0",
+from headrace.client import Connection
+console = ConsoleProcess(Path({str(shop.data)!r}), {our_log!r}, "127.0.0.1:0",
                          environment={{}}, on_command=print)
 print(console.pid, flush=True)
 sys.stdin.read()
@@ -89,7 +88,5 @@ def test_a_taken_port_is_said_and_a_default_one_is_replaced(our_log, shop):
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         assert free_address(address) == "127.0.0.1:0"
         with pytest.raises(ConfigError, match="the console on"):
-            ConsoleProcess(
-                shop.data, our_log.bootstrap_servers, address, environment={}, on_command=lambda _: None
-            )
+            ConsoleProcess(shop.data, our_log, address, environment={}, on_command=lambda _: None)
     assert free_address(address) == address

@@ -82,7 +82,7 @@ class Log:
 
     def hooks(self):
         """What `headrace hooks list` would show, by name."""
-        return {each["hook"]: each for each in list_hooks(self.connection, {}, app=self.app.name)}
+        return {each["hook"]: each for each in list_hooks(self.connection, app=self.app.name)}
 
     def wait_for(self, condition, timeout_s=30):
         """Until the condition holds of what is known of the hooks."""

@@ -13,7 +13,7 @@ def test_a_deliverer_that_dies_is_started_again(log, receiver, tmp_path):
     topic = log.topic()
     log.app.webhook(topic, url=receiver.url, **LOCAL)
     write_description(tmp_path, described(log))
-    deliverer = DelivererProcess(tmp_path, log.bootstrap)
+    deliverer = DelivererProcess(tmp_path, log.connection)
     try:
         assert deliverer.check() is None
         log.send(topic, 1)

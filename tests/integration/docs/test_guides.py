@@ -45,7 +45,7 @@ def test_an_application_is_planned_as_headrace_plan_does(block, spark, tmp_path)
     file = tmp_path / block.note.removeprefix("application ")
     file.write_text(block.text)
     app = load_app(file)
-    with reading_from(spark, ""):
+    with reading_from(spark, Connection()):
         graph = graph_of(plan_app(app, spark))
     assert {line.view for line in graph.lines} == set(app.views)
 
@@ -60,6 +60,6 @@ def test_a_kafka_client_runs_as_it_is(block, our_log: Connection):
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
 def test_the_picture_in_the_index_is_the_plan_of_the_demonstration(spark):
-    with reading_from(spark, ""):
+    with reading_from(spark, Connection()):
         picture = as_svg(graph_of(plan_app(load_app(SHOP), spark)))
     assert kept("shop", picture) == picture, "draw it anew: HEADRACE_WRITE_PICTURES=1 pytest " + __file__

@@ -76,6 +76,7 @@ def wait_gone(*pids):
 def test_a_process_that_was_killed_is_started_again_and_what_it_had_started_goes_first(tmp_path):
     kept = Kept(tmp_path, WITH_GRANDCHILD)
     grandchild, first = kept.wait_for(1)["grandchild"], kept.process.pid
+    kept.wait_for(2)
     assert kept.process.check() is None
     os.kill(first, signal.SIGKILL)
     said = check_until(kept.process, bool)

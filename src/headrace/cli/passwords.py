@@ -1,0 +1,48 @@
+"""Passwords that commands are given, and where they go: to the environment, and nowhere else.
+
+Imports no typer, as the commands that are processes of their own do not.
+"""
+
+import os
+import sys
+from dataclasses import replace
+from getpass import getpass
+from pathlib import Path
+
+from headrace.cli.failures import UsageFaultError
+from headrace.client.identity import PASSWORD_VARIABLE, SYSTEM, Identity
+from headrace.client.identity import read_password as read_password_file
+
+__all__ = ["completed", "read_password"]
+
+_STDIN = "-"
+
+
+def completed(given: Identity) -> Identity:
+    """The same with whole paths; a password that is typed or read from the input goes to the environment."""
+    found = replace(given, tls_ca=_whole(given.tls_ca), password_file=_whole(given.password_file))
+    if given.user and given.password_file == _STDIN:
+        os.environ[PASSWORD_VARIABLE] = read_password(_STDIN)
+        found = replace(found, password_file="")
+    elif given.user and not given.password_file and PASSWORD_VARIABLE not in os.environ:
+        if not sys.stdin.isatty():
+            raise UsageFaultError(
+                f"--user {given.user} needs a password: set {PASSWORD_VARIABLE} or give --password-file"
+            )
+        os.environ[PASSWORD_VARIABLE] = getpass(f"Password of {given.user}: ")
+    found.client_properties()
+    return found
+
+
+def _whole(path: str) -> str:
+    return path if path in ("", _STDIN, SYSTEM) else str(Path(path).absolute())
+
+
+def read_password(path: str) -> str:
+    """The first line of a file (`-`: of standard input); raises ConfigError."""
+    if path != _STDIN:
+        return read_password_file(path)
+    password = sys.stdin.readline().rstrip("\r\n")
+    if not password:
+        raise UsageFaultError("there is no password in the standard input; its first line is the password")
+    return password
