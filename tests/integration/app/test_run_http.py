@@ -142,6 +142,7 @@ def test_an_application_is_seen_and_rebuilt_over_http_while_its_views_are_read(o
                 and page
             )
         )
+        wait_for(lambda: seen[-1][0] == after["reflected"]["query_id"])
         done.set()
         reader.join()
         assert after["rows"] == before["rows"]
