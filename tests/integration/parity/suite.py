@@ -17,6 +17,7 @@ from parity import (  # noqa: F401 - each adds its cases
     produce,
     protocol,
     topics,
+    transaction_ends,
     transaction_views,
     transactions,
 )

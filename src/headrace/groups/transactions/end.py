@@ -1,6 +1,6 @@
 """How transactions end: by their producer, by time, by a newer instance; each once.
 
-Ends that come too early: Kafka's Java producer (4.0 to 4.3 at least) looks whether it has
+Ends that come too early: Kafka's Java producer (4.3) looks whether it has
 unsent records, and afterwards takes its lock to send the end. On a busy machine the
 application may begin, send and commit in between; the end then overtakes the records.
 Where partitions are added by producing to them the coordinator has heard of nothing, and a
