@@ -79,8 +79,9 @@ class CommittedReader:
         finally:
             timer.cancel()
 
-    def wait_for_more(self, count: int) -> None:
-        self.wait_for(len(self.lines) + count)
+    def wait_for_new(self, writer: LineWriter, count: int) -> None:
+        """Reads on until it has `count` lines that are yet to be written: whoever ships them is at work."""
+        self.wait_for(writer.written + count)
 
     def drain(self) -> None:
         """What else is there right now: with everything expected read, anything more is a duplicate."""

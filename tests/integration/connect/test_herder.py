@@ -41,15 +41,15 @@ def test_lines_arrive_once_and_in_order_while_worker_and_broker_are_killed(broke
             broker.bootstrap, *(f"headrace-capture-{of}" for of in ("configs", "offsets", "status"))
         )
         for kill in range(kills):
-            reader.wait_for_more(chance.randrange(200, 1000))
+            reader.wait_for_new(writer, chance.randrange(200, 1000))
             os.kill(worker.pid, signal.SIGKILL)
             if kill == kills // 2:
                 broker.kill()
                 broker.start()
-        reader.wait_for_more(200)
+        reader.wait_for_new(writer, 200)
         broker.kill()
         broker.start()
-        reader.wait_for_more(200)
+        reader.wait_for_new(writer, 200)
         written = writer.finish()
         reader.wait_for(len(written))
         reader.drain()

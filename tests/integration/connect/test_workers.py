@@ -75,25 +75,20 @@ def take_turns(broker, workers, tmp_path, kills):
         workers.put("lines", file_source(writer.path))
         assert_compacted(broker.bootstrap, "connect-configs", "connect-offsets", "connect-status")
         for kill in range(kills):
-            reader.wait_for_more(chance.randrange(200, 1000))
+            reader.wait_for_new(writer, chance.randrange(200, 1000))
             owner = owner_of_the_task(workers, workers[0])
             other = next(worker for worker in workers if worker is not owner)
             killed, left = (owner, other) if kill % 2 == 0 else (other, owner)
             killed.kill()
-            reader.wait_for_more(len(writer_ahead(writer, reader)) + 200)
+            reader.wait_for_new(writer, 200)
             killed.start()
             killed.wait_ready()
             left.wait_ready()
         broker.kill()
         broker.start()
-        reader.wait_for_more(len(writer_ahead(writer, reader)) + 200)
+        reader.wait_for_new(writer, 200)
         written = writer.finish()
         reader.wait_for(len(written))
         reader.drain()
         print(f"{len(written)} lines")
         assert reader.lines == written
-
-
-def writer_ahead(writer, reader):
-    """Lines written and not yet read: whoever reads more of them saw the task at work after this moment."""
-    return range(len(reader.lines), writer.written)
