@@ -21,7 +21,7 @@ from headrace.wire import Api
 
 FENCED, INVALID_EPOCH, INVALID_STATE, INVALID_MAPPING, INVALID_TIMEOUT = 90, 47, 48, 49, 50
 ABORTABLE = 120  # what a transaction can only be aborted after
-UNSTABLE, UNKNOWN_PARTITION, NOT_AVAILABLE, CONCURRENT = 88, 3, 15, 51
+UNSTABLE, UNKNOWN_PARTITION, NOT_AVAILABLE, CONCURRENT, NOT_ENOUGH_REPLICAS = 88, 3, 15, 51, 19
 PROTOCOLS = pytest.mark.parametrize("bumps", [False, True], ids=["version 1", "version 2"])
 _names = itertools.count()
 
@@ -260,6 +260,20 @@ def test_on_a_full_disk_nothing_is_decided_and_the_end_succeeds_when_there_is_ro
             wait_for_state(raw, "CompleteCommit")
             assert fetched(raw, "g", "t") == (0, 3)
         assert committed(broker, "t") == [b"kept"]
+
+
+@PROTOCOLS
+def test_while_transactions_are_unavailable_producers_are_told_what_they_retry(bumps):
+    disk = SimulatedDisk()
+    with running_broker(Path("/data"), disk=disk) as broker:
+        create(broker.port, "t")
+        with producing(broker, bumps=bumps) as raw:
+            raw.send("t", 0, b"kept")
+            disk.failing_syncs = 1
+            with refused(NOT_AVAILABLE):
+                raw.end(commit=True)
+            with refused(NOT_ENOUGH_REPLICAS):
+                raw.produce("t", 0, b"later")
 
 
 def end_when_available(raw):
