@@ -13,19 +13,21 @@ cheap for everybody else.
 """
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 from time import perf_counter
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 __all__ = ["Committer", "LoopTurns"]
 
+logger = logging.getLogger(__name__)
+
 SMALL_BYTES = 16 * 1024
 SLOW_S = 0.001
-_SLOW_REST = 100
+_MEMORY = 8  # commits, about, that are remembered
 
-Commit = Callable[[], int]
 Done = Callable[[int, BaseException | None], None]
 
 
@@ -39,21 +41,34 @@ class Committable(Protocol):
 
 
 class LoopTurns:
-    """When the event loop may wait for the disk itself, given how long it waited before.
+    """When the event loop may wait for the disk itself, given how long commits took of late.
 
-    Commits that take less than a millisecond take up at most half of its time; one
-    that takes longer is followed by a hundred times as long without any.
+    While they take less than a millisecond, as a rule: a single slow one does not
+    matter, several do, until as many were fast again, on threads. And for half of the
+    loop's time at most.
     """
 
     def __init__(self) -> None:
         self._not_before_s = 0.0
+        self._usual_s = 0.0
 
     def may_begin(self, now_s: float) -> bool:
-        return now_s >= self._not_before_s
+        return self._usual_s < SLOW_S and now_s >= self._not_before_s
 
-    def ended(self, began_s: float, now_s: float) -> None:
+    def ended(self, began_s: float, now_s: float, *, here: bool) -> None:
+        """A commit took so long: `here`, on the loop, or on a thread."""
         took_s = now_s - began_s
-        self._not_before_s = now_s + took_s * (1 if took_s < SLOW_S else _SLOW_REST)
+        self._usual_s += (min(took_s, _MEMORY * SLOW_S / 2) - self._usual_s) / _MEMORY
+        if here:
+            self._not_before_s = now_s + took_s
+
+
+class _Job(NamedTuple):
+    """What a thread is to call; the event loop is then told its outcome, and when it began and ended."""
+
+    work: Callable[[], int | None]
+    tell: Callable[[int, BaseException | None, float, float], None]
+    loop: asyncio.AbstractEventLoop
 
 
 class Committer:
@@ -66,23 +81,18 @@ class Committer:
     def __init__(self, threads: int) -> None:
         self._most = threads
         self._threads: list[threading.Thread] = []
-        self._queue: SimpleQueue[tuple[Commit, Done, asyncio.AbstractEventLoop] | None] = SimpleQueue()
+        self._queue: SimpleQueue[_Job | None] = SimpleQueue()
         self._running = 0
         self._turns = LoopTurns()
 
     def run(self, log: Committable, done: Done) -> None:
         """Commits what was appended to `log`, and what is appended until then."""
         self._running += 1
-
-        def finish(high_watermark: int, error: BaseException | None) -> None:
-            self._running -= 1
-            done(high_watermark, error)
-
         if self._is_light(log):
             # Not before what has been received already is appended too.
-            asyncio.get_running_loop().call_soon(self._run_here, log, finish)
+            asyncio.get_running_loop().call_soon(self._run_here, log, done)
         else:
-            self._hand_over(log.commit, finish)
+            self._run_there(log, done)
 
     def _is_light(self, log: Committable) -> bool:
         return (
@@ -91,18 +101,41 @@ class Committer:
 
     def _run_here(self, log: Committable, done: Done) -> None:
         if not self._is_light(log):  # no longer
-            self._hand_over(log.commit, done)
+            self._run_there(log, done)
             return
         began_s = perf_counter()
         outcome = _outcome(log.commit)
-        self._turns.ended(began_s, perf_counter())
+        self._turns.ended(began_s, perf_counter(), here=True)
+        self._running -= 1
         done(*outcome)
 
-    def _hand_over(self, commit: Commit, done: Done) -> None:
-        """Puts a commit in the queue; a thread is added if all are busy and there may be more."""
-        if self._running > len(self._threads) < self._most:
+    def _run_there(self, log: Committable, done: Done) -> None:
+        def finish(high_watermark: int, error: BaseException | None, began_s: float, ended_s: float) -> None:
+            self._turns.ended(began_s, ended_s, here=False)
+            self._running -= 1
+            done(high_watermark, error)
+
+        self._hand_over(log.commit, finish)
+
+    def run_on_thread(self, work: Callable[[], None], then: Callable[[], None]) -> None:
+        """Does what waits for the disk, and nobody for it, in its turn among the commits."""
+
+        def finish(_: int, error: BaseException | None, *__: float) -> None:
+            if error is not None:
+                logger.error("failed behind a commit", exc_info=error)
+            then()
+
+        self._hand_over(work, finish)
+
+    def _hand_over(
+        self,
+        work: Callable[[], int | None],
+        tell: Callable[[int, BaseException | None, float, float], None],
+    ) -> None:
+        """Puts work in the queue; a thread is added if all are busy and there may be more."""
+        if max(self._running, 1) > len(self._threads) < self._most:
             self._add_thread()
-        self._queue.put((commit, done, asyncio.get_running_loop()))
+        self._queue.put(_Job(work, tell, asyncio.get_running_loop()))
 
     def _add_thread(self) -> None:
         name = f"headrace-disk-{len(self._threads)}"
@@ -118,15 +151,17 @@ class Committer:
             thread.join()
 
 
-def _outcome(commit: Commit) -> tuple[int, BaseException | None]:
+def _outcome(work: Callable[[], int | None]) -> tuple[int, BaseException | None]:
     try:
-        return commit(), None
+        return work() or 0, None
     except BaseException as error:  # whoever asked decides what it means
         return -1, error
 
 
-def _work(queue: "SimpleQueue[tuple[Commit, Done, asyncio.AbstractEventLoop] | None]") -> None:
+def _work(queue: "SimpleQueue[_Job | None]") -> None:
     while (job := queue.get()) is not None:
-        commit, done, loop = job
-        loop.call_soon_threadsafe(done, *_outcome(commit))
-        del job, commit, done, loop  # an idle thread holds nothing
+        work, tell, loop = job
+        began_s = perf_counter()
+        outcome = _outcome(work)
+        loop.call_soon_threadsafe(tell, *outcome, began_s, perf_counter())
+        del job, work, tell, loop, outcome  # an idle thread holds nothing

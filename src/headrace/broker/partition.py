@@ -111,11 +111,18 @@ class Partition:
         self._committer.run(self.log, self._committed)
 
     def _committed(self, high_watermark: int, error: BaseException | None) -> None:
-        self._committing = False
         if error is not None:
             self._fail(error)
         else:
             self._acknowledge(high_watermark)
+            if self.log.checkpoint_due:
+                # Whoever waits has been told; what is appended meanwhile waits for it.
+                self._committer.run_on_thread(self.log.checkpoint, self._commit_next)
+                return
+        self._commit_next()
+
+    def _commit_next(self) -> None:
+        self._committing = False
         if self.log.pending_bytes and self.log.failed is None:
             self._commit()
         elif self._idle_waiters:

@@ -27,7 +27,7 @@ class ZerosPolicy(NamedTuple):
 
     small_bytes: int = 16 * 1024  # appends below this size are worth it; larger ones would be written twice
     least_bytes: int = 4096  # a shorter segment gets none
-    most_bytes: int = 256 * 1024
+    most_bytes: int = 1024 * 1024
 
     def zeros_behind(self, end: int, *, appended_bytes: int, segment_bytes: int) -> int:
         """How many zeros to write behind `end` after an append that made the file longer."""

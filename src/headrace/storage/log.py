@@ -40,7 +40,7 @@ class PartitionLog:
 
     Threads: `append`, `acknowledged` and `generation` belong to one thread (the
     event loop). `locate`, `read`, `offset_for_time`, `largest_timestamp` and all
-    attributes may be used from any thread at any time. `commit`, `roll`,
+    attributes may be used from any thread at any time. `commit`, `checkpoint`, `roll`,
     `apply_retention`, `compact`, `delete_before` and `close` wait for the disk and
     belong on worker threads; they exclude each other where they must.
 
@@ -210,6 +210,20 @@ class PartitionLog:
                     raise self._refuse(error) from error
                 self._appends.written(queue)
             return self.high_watermark
+
+    @property
+    def checkpoint_due(self) -> bool:
+        """Whether it is time for one: 64 MB or a second after the last, if anything was synced since."""
+        return self.failed is None and self._writer.checkpoint_due
+
+    def checkpoint(self) -> None:
+        """Notes how far everything is synced, so that after a crash that much need not be checked.
+
+        Not a part of `commit`, since nobody who waits for an acknowledgement needs it.
+        """
+        with self._writer_lock:
+            if self.failed is None:
+                self._writer.checkpoint(durable=False)
 
     def _refuse(self, error: OSError) -> DiskError:
         """Drops everything queued; decides between read-only and trying again later."""

@@ -52,7 +52,7 @@ class LogWriter:
         self._saved_entries = recovered.index_entries
         self._saved_crc = self._index_crc(0, recovered.index_entries, 0)
         self._saved_position = self.active.size_bytes
-        self._saved_ms = 0
+        self._saved_ms = self._written_ms = 0
         reader.tail = Tail(self.active)
         self._zeros = self._no_zeros_yet()
 
@@ -76,7 +76,7 @@ class LogWriter:
             run.append(queued)
             size += len(queued.batch)
         self._flush(run)
-        self._checkpoint_if_due(queue[-1].now_ms)
+        self._written_ms = queue[-1].now_ms
 
     def _is_full(self, size: int, queued: Queued) -> bool:
         active, config = self.active, self.config
@@ -169,14 +169,17 @@ class LogWriter:
         except OSError as error:
             logger.warning("%s: no snapshot of producers written: %s", self.reader.directory, error)
 
-    def _checkpoint_if_due(self, now_ms: int) -> None:
+    @property
+    def checkpoint_due(self) -> bool:
+        """Whether so much, or so long ago, was written since the last checkpoint that it is time for one."""
         written = self.active.size_bytes - self._saved_position
-        if written >= CHECKPOINT_BYTES or now_ms - self._saved_ms >= CHECKPOINT_MS:
-            self._saved_ms = now_ms
-            self.checkpoint(durable=False)
+        return written > 0 and (
+            written >= CHECKPOINT_BYTES or self._written_ms - self._saved_ms >= CHECKPOINT_MS
+        )
 
     def checkpoint(self, *, durable: bool) -> None:
         """Notes how far the active segment is synced. Failing to is no harm but a longer recovery."""
+        self._saved_ms = self._written_ms
         try:
             self._save_checkpoint(durable)
         except OSError as error:

@@ -16,10 +16,13 @@ def batch(
 
 
 def commit(log: PartitionLog, *batches: bytearray, now_ms: int = 1000) -> int:
-    """Appends and syncs; the high watermark."""
+    """Appends, syncs and leaves a checkpoint when it is time, as a broker does; the high watermark."""
     for each in batches:
         log.append(each, now_ms=now_ms)
-    return log.commit()
+    high_watermark = log.commit()
+    if log.checkpoint_due:
+        log.checkpoint()
+    return high_watermark
 
 
 def batches_in(data: bytes) -> Iterator[tuple[int, BatchHeader]]:

@@ -109,12 +109,56 @@ def test_one_commit_after_the_other_needs_one_thread(committer):
     assert len(committer._threads) == 1
 
 
-def test_the_loop_waits_for_a_fast_disk_half_of_its_time_and_for_a_slow_one_hardly_ever():
+def test_what_follows_a_commit_runs_on_a_thread_and_does_not_keep_the_next_one_from_the_loop(committer):
+    begun, go_on, threads = threading.Event(), threading.Event(), []
+
+    def behind():
+        threads.append(threading.current_thread())
+        begun.set()
+        go_on.wait(10)
+
+    async def both():
+        done = asyncio.Event()
+        committer.run_on_thread(behind, done.set)
+        await asyncio.to_thread(begun.wait, 10)
+        work = Work(lambda: 7, pending_bytes=1)
+        await outcome_of(committer, work)
+        assert not done.is_set()
+        go_on.set()
+        await asyncio.wait_for(done.wait(), 10)
+        return work.thread
+
+    assert asyncio.run(both()) is threading.main_thread()
+    assert threads != [threading.main_thread()]
+
+
+def test_what_fails_behind_a_commit_is_logged_and_over(committer, caplog):
+    async def fail():
+        done = asyncio.Event()
+        committer.run_on_thread(lambda: 1 // 0, done.set)
+        await asyncio.wait_for(done.wait(), 10)
+
+    asyncio.run(fail())
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_the_loop_waits_for_a_fast_disk_half_of_its_time():
     turns = LoopTurns()
     assert turns.may_begin(10.0)
-    turns.ended(10.0, 10.0 + SLOW_S / 2)
+    turns.ended(10.0, 10.0 + SLOW_S / 2, here=True)
     assert not turns.may_begin(10.0 + SLOW_S * 0.9)
     assert turns.may_begin(10.0 + SLOW_S * 1.1)
-    turns.ended(20.0, 20.01)
-    assert not turns.may_begin(21.0)
-    assert turns.may_begin(21.02)
+    turns.ended(20.0, 20.0 + SLOW_S / 2, here=False)
+    assert turns.may_begin(20.0 + SLOW_S / 2)
+
+
+def test_the_loop_waits_for_a_disk_that_is_slow_once_and_not_for_one_that_is_slow():
+    turns = LoopTurns()
+    turns.ended(10.0, 19.0, here=True)
+    assert turns.may_begin(30.0)
+    for _ in range(3):
+        turns.ended(40.0, 49.0, here=False)
+    assert not turns.may_begin(1000.0)
+    for _ in range(10):
+        turns.ended(50.0, 50.0 + SLOW_S / 4, here=False)
+    assert turns.may_begin(1000.0)
