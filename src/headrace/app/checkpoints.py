@@ -5,22 +5,25 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from headrace.app.manifest import Manifest, describe_query, reasons_to_rebuild
+from headrace.app.manifest import Manifest, Told, describe_query, reasons_to_rebuild
 from headrace.app.planning import AppPlan, PlannedStream
+from headrace.app.rebuilds import beginning
 from headrace.app.starting import RunOptions
 from headrace.client import Connection, GroupOffsets, RawFetcher
 from headrace.errors import ConfigError
 
-__all__ = ["Told", "last_commit", "ready_manifests", "told_so_far"]
+__all__ = ["last_commit", "ready_manifests", "told_so_far"]
 
 BUCKETS = 8
 
 
-Told = Mapping[str, Mapping[str, int]]
-
-
 def ready_manifests(
-    plan: AppPlan, options: RunOptions, *, rebuild: bool, told: Told | None = None
+    plan: AppPlan,
+    options: RunOptions,
+    connection: Connection,
+    *,
+    rebuild: bool,
+    told: Mapping[str, Told] | None = None,
 ) -> dict[str, Manifest]:
     """The manifest of every query; raises ConfigError if a checkpoint does not fit and may not be rebuilt.
 
@@ -36,19 +39,19 @@ def ready_manifests(
             _discard(folder)
     return {
         planned.name: _ready_manifest(
-            planned, options.query_folder(planned.name), (told or {}).get(planned.name, {})
+            planned, options.query_folder(planned.name), connection, (told or {}).get(planned.name)
         )
         for planned in plan.streams
     }
 
 
-def told_so_far(plan: AppPlan, options: RunOptions, connection: Connection) -> dict[str, dict[str, int]]:
+def told_so_far(plan: AppPlan, options: RunOptions, connection: Connection) -> dict[str, Told]:
     """Up to where the dead and late records of each stream are on their topics, by partition.
 
     Progress is committed behind them, so what it says has been told, by this query or
     by those it replaced.
     """
-    found = {}
+    found: dict[str, Told] = {}
     for planned in plan.streams:
         spec, manifest = planned.stream.spec, Manifest.read(options.query_folder(planned.name))
         with RawFetcher(connection) as fetcher, GroupOffsets(connection, spec.group) as offsets:
@@ -56,7 +59,8 @@ def told_so_far(plan: AppPlan, options: RunOptions, connection: Connection) -> d
         told = dict(manifest.told) if manifest is not None else {}
         for partition, each in committed.items():
             told[str(partition)] = max(told.get(str(partition), 0), each.offset)
-        found[planned.name] = told
+        queries = () if manifest is None else (manifest.query_id, *manifest.replaces)
+        found[planned.name] = Told(told, queries)
     return found
 
 
@@ -76,7 +80,9 @@ def _unfit_message(unfit: Mapping[str, list[str]]) -> str:
     )
 
 
-def _ready_manifest(planned: PlannedStream, folder: Path, told: Mapping[str, int]) -> Manifest:
+def _ready_manifest(
+    planned: PlannedStream, folder: Path, connection: Connection, told: Told | None
+) -> Manifest:
     """The manifest to go on with; a new one, and so a new query id, where there is no checkpoint.
 
     A query that begins anew counts its batches from 0 again: under its old id the stores
@@ -85,7 +91,8 @@ def _ready_manifest(planned: PlannedStream, folder: Path, told: Mapping[str, int
     manifest = Manifest.read(folder) if _has_checkpoint(folder) else None
     described = describe_query(planned)
     if manifest is None:
-        manifest = Manifest.new(described, BUCKETS, told)
+        begins = {str(each): offset for each, offset in beginning(planned.stream.spec, connection).items()}
+        manifest = Manifest.new(described, BUCKETS, told=told, begins=begins)
     else:
         manifest = replace(manifest, query=described)
     manifest.write(folder)

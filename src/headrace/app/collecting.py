@@ -42,7 +42,8 @@ class BatchOutput:
 
     def counts(self, view: int) -> Counter[str]:
         """The books of one view, with what concerns the stream as a whole."""
-        whole = {name: sum(getattr(mark, name) for mark in self.marks) for name in ("dead", "skipped")}
+        names = ("dead", "skipped", "repeated")
+        whole = {name: sum(getattr(mark, name) for mark in self.marks) for name in names}
         return self.books.get(view, Counter()) + Counter(whole)
 
 

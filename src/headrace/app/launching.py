@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from headrace.app.checkpoints import Told, ready_manifests
+from headrace.app.checkpoints import ready_manifests
 from headrace.app.frames import frame_query, ready_frames
+from headrace.app.manifest import Told
 from headrace.app.planning import AppPlan
 from headrace.app.reports import BatchReport
 from headrace.app.starting import RunOptions, Starter
@@ -37,7 +38,9 @@ class Launcher:
     on_batch: Callable[[BatchReport], None]
     on_step: Callable[[str], None]
 
-    def launch(self, ending: contextlib.ExitStack, *, rebuild: bool, told: Told | None = None) -> Launched:
+    def launch(
+        self, ending: contextlib.ExitStack, *, rebuild: bool, told: Mapping[str, Told] | None = None
+    ) -> Launched:
         """Stores and queries, which `ending` gives back; with `rebuild`, all checkpoints are dropped first.
 
         `told` says which dead and late records the new queries need not tell again.
@@ -45,7 +48,7 @@ class Launcher:
         Raises ConfigError if a checkpoint does not fit and may not be dropped.
         """
         plan, options = self.plan, self.options
-        manifests = ready_manifests(plan, options, rebuild=rebuild, told=told)
+        manifests = ready_manifests(plan, options, self.connection, rebuild=rebuild, told=told)
         frames = ready_frames(plan, options.data, rebuild=rebuild)
         ids = {view.view.name: manifests[each.name].query_id for each in plan.streams for view in each.views}
         ids |= {name: manifest.query_id for name, manifest in frames.items()}

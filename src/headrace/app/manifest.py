@@ -11,7 +11,7 @@ held against it before anything starts:
 
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,9 @@ from headrace.app.json_files import read_json, write_json
 from headrace.app.planning import PlannedStream, PlannedView
 from headrace.errors import ConfigError
 from headrace.streams.engine.projection import Select, Step, Where
-from headrace.streams.spec import rows_schema
+from headrace.streams.spec import StreamSpec, rows_schema
 
-__all__ = ["FORMAT", "Manifest", "describe_query", "describe_step", "reasons_to_rebuild"]
+__all__ = ["FORMAT", "Manifest", "Told", "describe_query", "describe_step", "reasons_to_rebuild"]
 
 FORMAT = 1
 _FILE = "manifest.json"
@@ -29,12 +29,21 @@ _FILE = "manifest.json"
 _STREAM_FIELDS = ("decoder", "event_time", "sent_at", "lateness_us", "max_ahead_us")
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Up to where, by partition, dead and late records are on their topics, and by which queries."""
+
+    offsets: Mapping[str, int] = field(default_factory=dict)
+    queries: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
     """A query's id, the number of its buckets, and what it computes.
 
-    `told` are offsets by partition: dead and late records before them are on their topics
-    already, put there by the query that this one replaces.
+    `begins` are the offsets by partition at which the query began. `told` are such offsets
+    too: dead and late records before them are on their topics already, put there by the
+    queries that this one replaces, of the very same code; `replaces` are their ids.
     """
 
     query_id: str
@@ -42,11 +51,34 @@ class Manifest:
     query: Mapping[str, Any]
     format: int = FORMAT
     told: Mapping[str, int] = field(default_factory=dict)
+    replaces: tuple[str, ...] = ()
+    begins: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
-    def new(cls, query: Mapping[str, Any], buckets: int, told: Mapping[str, int] | None = None) -> "Manifest":
+    def new(
+        cls,
+        query: Mapping[str, Any],
+        buckets: int,
+        *,
+        told: "Told | None" = None,
+        begins: Mapping[str, int] | None = None,
+    ) -> "Manifest":
         """For a query that begins, under an id that none had before."""
-        return cls(query_id=uuid.uuid4().hex, buckets=buckets, query=query, told=told or {})
+        told = told or Told()
+        return cls(
+            query_id=uuid.uuid4().hex,
+            buckets=buckets,
+            query=query,
+            told=told.offsets,
+            replaces=told.queries,
+            begins=begins or {},
+        )
+
+    def spec(self, declared: StreamSpec, *, is_proof: bool = False) -> StreamSpec:
+        """The stream as this query reads it; a proof has given up no record of its own."""
+        begins = tuple((int(partition), offset) for partition, offset in sorted(self.begins.items()))
+        queries = () if is_proof else (self.query_id, *self.replaces)
+        return replace(declared, letters_of=queries, begins=begins)
 
     @classmethod
     def read(cls, folder: Path) -> "Manifest | None":
@@ -64,7 +96,7 @@ class Manifest:
                 f"{folder} was written by a newer version (format {fields['format']}, known is {FORMAT}): "
                 "use that version, or remove the folder to build its views anew from the log"
             )
-        return cls(**fields)
+        return cls(**{**fields, "replaces": tuple(fields.get("replaces", ()))})
 
     def write(self, folder: Path) -> None:
         """Writes it durably, whole or not at all."""

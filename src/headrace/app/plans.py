@@ -11,7 +11,7 @@ from headrace.app.stream import Aggregation, Stream
 from headrace.errors import ConfigError
 from headrace.streams.engine.plan import RESERVED, StreamPlan, ViewPlan
 from headrace.streams.operators import Sliding
-from headrace.streams.spec import rows_schema
+from headrace.streams.spec import StreamSpec, rows_schema
 from headrace.views import ViewSchema
 
 if TYPE_CHECKING:
@@ -51,11 +51,10 @@ class PlannedStream:
     def name(self) -> str:
         return self.stream.spec.topic
 
-    def plan(self, buckets: int) -> StreamPlan:
-        """For the engine."""
-        return StreamPlan(
-            spec=self.stream.spec, views=tuple(each.plan for each in self.views), buckets=buckets
-        )
+    def plan(self, buckets: int, spec: StreamSpec | None = None) -> StreamPlan:
+        """For the engine; `spec` is the stream's as one query reads it."""
+        views = tuple(each.plan for each in self.views)
+        return StreamPlan(spec=spec or self.stream.spec, views=views, buckets=buckets)
 
 
 def stream_of(result: Aggregation | Stream) -> Stream:

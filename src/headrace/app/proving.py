@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 
 from headrace.app.application import App
 from headrace.app.log_process import running_address
+from headrace.app.manifest import Manifest
 from headrace.app.planning import plan_app
 from headrace.app.sink import ignore
 from headrace.app.starting import RunOptions, locked, start_log, start_spark
@@ -42,12 +43,14 @@ def verified(
                     f"{frame.view.name}: not verified, for only Spark knows what its DataFrame has read"
                 )
         for planned in plan.streams:
+            manifest = Manifest.read(options.query_folder(planned.name))
+            spec = None if manifest is None else manifest.spec(planned.stream.spec, is_proof=True)
             for number, view in enumerate(planned.views):
                 url = store_url(plan, view, options.data)
                 if url is None or (only is not None and view.view.name != only):
                     continue
                 with contextlib.closing(open_store(url, connection=connection)) as store:
-                    yield verify_view(spark, planned, number, store, connection)
+                    yield verify_view(spark, planned, number, store, connection, spec=spec)
 
 
 def _find_log(options: RunOptions, ending: contextlib.ExitStack) -> Connection:

@@ -26,15 +26,21 @@ from headrace.streams.spec import StreamSpec
 from headrace.streams.starts import parse_start
 from headrace.views import Kind, Reflected, ViewBatch, ViewSchema, ViewStore, open_store
 
-__all__ = ["HiddenBuild", "has_come_to", "rebuild_target", "rows_as_changes", "stale_builds"]
+__all__ = ["HiddenBuild", "beginning", "has_come_to", "rebuild_target", "rows_as_changes", "stale_builds"]
 
 PATIENCE_S = 60.0
 
 
+def beginning(spec: StreamSpec, connection: Connection) -> Mapping[int, int]:
+    """The offsets at which a query that starts now begins."""
+    with RawFetcher(connection) as fetcher:
+        return start_position(fetcher, spec.topic, parse_start(spec.start)).next
+
+
 def rebuild_target(spec: StreamSpec, connection: Connection) -> dict[int, int]:
     """Where a query that begins now has caught up: the log's end, in partitions with something to read."""
+    start = beginning(spec, connection)
     with RawFetcher(connection) as fetcher:
-        start = start_position(fetcher, spec.topic, parse_start(spec.start)).next
         ends = fetcher.offsets(spec.topic, LATEST)
     return {partition: end for partition, end in ends.items() if end > start.get(partition, 0)}
 

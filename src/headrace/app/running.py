@@ -11,7 +11,7 @@ from typing import Any
 
 from headrace.app.alarms import Alarms
 from headrace.app.application import App
-from headrace.app.checkpoints import Told, told_so_far
+from headrace.app.checkpoints import told_so_far
 from headrace.app.companions import start_console, start_deliverer
 from headrace.app.console_process import ConsoleProcess
 from headrace.app.deliverer_process import DelivererProcess
@@ -20,6 +20,7 @@ from headrace.app.description import write_description
 from headrace.app.failures import QueryFailure, failure_of
 from headrace.app.launching import Launched, Launcher
 from headrace.app.log_process import EmbeddedLog
+from headrace.app.manifest import Told
 from headrace.app.planning import AppPlan, plan_app
 from headrace.app.rebuilds import HiddenBuild, rebuild_target
 from headrace.app.reports import BatchReport
@@ -111,7 +112,7 @@ class Running:
         """
         self._rebuild_asked.set()
 
-    def launch(self, *, rebuild: bool, told: Told | None = None) -> None:
+    def launch(self, *, rebuild: bool, told: Mapping[str, Told] | None = None) -> None:
         """Starts all queries from their checkpoints, or, with `rebuild`, from the log."""
         self._launched = launched = self.launcher.launch(self._ending, rebuild=rebuild, told=told)
         if rebuild:

@@ -191,7 +191,7 @@ class Starter:
         self, planned: PlannedStream, manifest: Manifest, sink: Callable[[pa.Table, int], None]
     ) -> StreamingQuery:
         query = StreamQuery(
-            plan=planned.plan(manifest.buckets),
+            plan=planned.plan(manifest.buckets, manifest.spec(planned.stream.spec)),
             steps=tuple(view.steps for view in planned.views),
             options=FeedOptions(
                 connection=self.connection,

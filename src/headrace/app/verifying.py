@@ -12,12 +12,14 @@ from headrace.app.sink import row_changes
 from headrace.client import EARLIEST, Connection, RawFetcher
 from headrace.errors import RequestError
 from headrace.streams.engine.replay import replayed_results, replayed_rows
-from headrace.streams.spec import PROCESSING_TIME
+from headrace.streams.spec import PROCESSING_TIME, StreamSpec
 from headrace.views import Reflected, ViewStore
 from headrace.views.batch import net_changes
 from headrace.views.json_values import dumps, rows_to_json
 
 __all__ = ["Difference", "Verdict", "compare", "verify_view"]
+
+_BUCKETS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +51,12 @@ def verify_view(
     number: int,
     store: ViewStore,
     connection: Connection,
-    buckets: int = 8,
+    *,
+    spec: StreamSpec | None = None,
 ) -> Verdict:
     """Recomputes one view from the records it reflects, and compares, row by row and bit by bit.
+
+    `spec` is the stream's as the view's query reads it, if that is not as it is declared.
 
     Raises RequestError where that cannot be done: on processing time, or when the log
     no longer has all the records.
@@ -60,7 +65,7 @@ def verify_view(
     served = store.snapshot(view.view.name)
     end = served.reflected.offsets.get(planned.name, {})
     _require_whole_log(planned, connection)
-    recomputed = _recompute(spark, planned, number, connection, end, served.reflected, buckets)
+    recomputed = _recompute(spark, planned, number, connection, end, served.reflected, spec)
     differences = tuple(compare(view, served.rows, recomputed))
     return Verdict(
         view=view.view.name, rows=served.rows.num_rows, differences=differences, reflected=served.reflected
@@ -90,9 +95,9 @@ def _recompute(
     connection: Connection,
     end: Mapping[int, int],
     reflected: Reflected,
-    buckets: int,
+    spec: StreamSpec | None,
 ) -> pa.Table:
-    view, plan = planned.views[number], planned.plan(buckets)
+    view, plan = planned.views[number], planned.plan(_BUCKETS, spec)
     if not end:
         return view.schema.columns.empty_table()
     rows = replayed_rows(spark, plan, number, view.steps, connection=connection, end=end)

@@ -12,7 +12,6 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from confluent_kafka import (
-    TIMESTAMP_CREATE_TIME,
     Consumer,
     KafkaError,
     KafkaException,
@@ -21,14 +20,16 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from headrace.client.dead_letters import PREFIXES, STREAM_PREFIX, is_dead_letter_topic, read_letter
+from headrace.client.dead_letters import is_dead_letter_topic
 from headrace.client.failures import explained, from_kafka
 from headrace.client.group_questions import committed_notes
 from headrace.client.questions import ANSWER_TIMEOUT_S, Log, Partition
+from headrace.client.redriven import record_again, retention_ms, source_of
 from headrace.client.sent_again import SentAgain
+from headrace.clock import SystemClock
 from headrace.errors import RequestError
 
-__all__ = ["Clients", "Redrive", "dead_letter_topics", "redrive_group", "redriven", "source_of"]
+__all__ = ["Clients", "Redrive", "dead_letter_topics", "redrive_group", "redriven"]
 
 TRANSACTION_RECORDS = 500
 
@@ -72,14 +73,6 @@ def dead_letter_topics(log: Log) -> list[dict[str, Any]]:
     return found
 
 
-def source_of(message: Message, queue: str | None) -> TopicPartition | None:
-    """Where a dead letter came from; None if it does not say, or is not of the queue that is named."""
-    letter = read_letter(_headers(message))
-    if letter is None or letter.source is None or queue not in (None, letter.owner):
-        return None
-    return TopicPartition(*letter.source)
-
-
 class Redrive:
     """Sends the dead letters of one queue, or of a topic of streams, again; `only` these, by partition."""
 
@@ -104,6 +97,7 @@ class Redrive:
         self._done: dict[Partition, SentAgain] = {}
         self._first: dict[Partition, int] = {}
         self._read: dict[Partition, int] = {}  # ends of partitions that were read to them
+        self._retention_ms: dict[str, int] = {}
         self.sent = self.skipped = 0
         self.targets: Counter[str] = Counter()
 
@@ -205,7 +199,9 @@ class Redrive:
             for message in batch:
                 source = source_of(message, self._queue)
                 if source is not None:
-                    sender.produce(**_again(message, source), on_delivery=_collect(refused))
+                    again = record_again(message, source)
+                    self._require_kept(message, again)
+                    sender.produce(**again, on_delivery=_collect(refused))
             sender.flush(ANSWER_TIMEOUT_S)
             if refused:
                 raise self._refusal(refused[0])
@@ -235,35 +231,27 @@ class Redrive:
             for each, own in offsets.items()
         }
 
+    def _require_kept(self, message: Message, again: Mapping[str, Any]) -> None:
+        """Raises RequestError if the topic's retention would remove the record as soon as it is there."""
+        topic, timestamp_ms = again["topic"], again.get("timestamp")
+        if topic not in self._retention_ms:
+            configs = self._log.many_topic_configs([topic])[topic]
+            self._retention_ms[topic] = retention_ms(configs)
+        kept_ms = self._retention_ms[topic]
+        if timestamp_ms is None or kept_ms < 0 or timestamp_ms >= SystemClock().now_ms() - kept_ms:
+            return
+        raise RequestError(
+            f"dead letter {message.topic()}:{message.partition()}:{message.offset()} is of a record that is "
+            f"older than topic {topic!r} keeps any (retention.ms={kept_ms}) and would be removed again; "
+            f"{self.sent} were sent before it, none is lost; raise it (`headrace topics alter`), then repeat"
+        )
+
     def _refusal(self, error: KafkaError) -> RequestError:
         return RequestError(
             f"a dead letter of {self._topic} cannot be sent to its topic: {error.str()};"
             f" {self.sent} were sent before it, none is lost; mend that and run this again",
             code=error.code(),
         )
-
-
-def _again(message: Message, source: TopicPartition) -> dict[str, Any]:
-    """The record as it was, and where it was meanwhile; a stream's letter has the record's own time."""
-    headers = _headers(message)
-    kept = [header for header in headers if not header[0].startswith(PREFIXES)]
-    came = f"{message.topic()}:{message.partition()}:{message.offset()}".encode()
-    again: dict[str, Any] = {
-        "topic": source.topic,
-        "partition": source.partition,
-        "key": message.key(),
-        "value": message.value(),
-        "headers": [*kept, ("headrace.redriven.from", came)],
-    }
-    kind, timestamp_ms = message.timestamp()
-    if kind == TIMESTAMP_CREATE_TIME and any(name.startswith(STREAM_PREFIX) for name, _ in headers):
-        again["timestamp"] = timestamp_ms
-    return again
-
-
-def _headers(message: Message) -> list[tuple[str, bytes | None]]:
-    headers: Any = message.headers() or []
-    return list(headers)
 
 
 def _place(message: Message) -> tuple[Partition, int]:

@@ -117,7 +117,7 @@ def alert_families(here: Surroundings) -> Iterator[Family]:
 LIVE: dict[str, LivePart] = {"alerts": live_alerts}
 
 _NUMBER: Schema = {"type": "number"}
-_COUNTS = mapping(integer(), "on_time + corrected + dropped + filtered + dead is what was read.")
+_COUNTS = mapping(integer(), "on_time + corrected + dropped + filtered + dead + repeated is what was read.")
 
 SCHEMAS: dict[str, Schema] = {
     "Late": object_of(

@@ -17,7 +17,7 @@ _LAST_RECORDS = 10_000
 _LAST_CHANGES = 5_000
 _BYTES = 64 << 20
 _WINDOWED = ("tumbling", "hopping", "sliding", "session")
-_BOOKS = ("on_time", "corrected", "dropped", "filtered", "dead")
+_BOOKS = ("on_time", "corrected", "dropped", "filtered", "dead", "repeated")
 
 
 @dataclass(slots=True)

@@ -50,7 +50,7 @@ class ViewVerdict:
     @property
     def counted(self) -> int:
         """Events in its books."""
-        return sum(self.books.get(name, 0) for name in OUTCOMES)
+        return sum(self.books.get(name, 0) for name in (*OUTCOMES, "repeated"))
 
 
 def verify(application: Path, folder: Path, connection: Connection) -> list[ViewVerdict]:

@@ -92,9 +92,10 @@ class Mark:
     `time` is the partition's after the batch; `times` are those of all partitions
     before it, so that the marks of the partitions that had records give the whole
     picture, and a single mark does when none had. Counts are of this partition and
-    batch: `records` all that were read, of which `rows` became rows, `dead` went aside
-    and the rest declared watermarks; `skipped` are offsets that retention took. `run` is
-    the run of the query, under which its progress is noted.
+    batch: `records` all that were read, of which `rows` became rows, `dead` went aside,
+    `repeated` were sent again although they count already, and the rest declared
+    watermarks; `skipped` are offsets that retention took. `run` is the run of the query,
+    under which its progress is noted.
     """
 
     partition: int
@@ -108,6 +109,7 @@ class Mark:
     rows: int = 0
     dead: int = 0
     skipped: int = 0
+    repeated: int = 0
     topic: str = ""
     run: str = ""
 
@@ -137,6 +139,7 @@ class Mark:
             "rows": self.rows,
             "dead": self.dead,
             "skipped": self.skipped,
+            "repeated": self.repeated,
         }
 
 

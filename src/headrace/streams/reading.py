@@ -71,7 +71,7 @@ class RangeReading:
         self._spec = spec
         self._span = span
         self._stamper = Stamper(spec, span.partition, span.time, now_us=span.now_us)
-        self._records = self._rows = self._dead = self._skipped = 0
+        self._records = self._rows = self._dead = self._skipped = self._repeated = 0
 
     def __iter__(self) -> Iterator[Stamped]:
         span = self._span
@@ -82,6 +82,7 @@ class RangeReading:
                 self._records += stamped.records
                 self._rows += stamped.rows.num_rows
                 self._dead += stamped.dead_count
+                self._repeated += stamped.repeated
                 yield stamped
 
     def mark(self) -> Mark:
@@ -101,6 +102,7 @@ class RangeReading:
             rows=self._rows,
             dead=self._dead,
             skipped=self._skipped,
+            repeated=self._repeated,
         )
 
     def _runs(self) -> Iterator[memoryview]:

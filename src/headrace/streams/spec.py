@@ -46,7 +46,9 @@ class StreamSpec:
     `sent_at` names a column with the sender's clock at the time of sending, by which
     `event_time` is put right. `on_gap` says what happens when records were removed
     before they were read: "fail", or "skip", which counts them. `group` is the
-    consumer group as which progress shows.
+    consumer group as which progress shows. `letters_of` are the ids of the query that
+    reads it and of those whose dead letters stand for its own, `begins` the partitions and
+    offsets at which it began: by these it knows what was sent again.
     """
 
     topic: str
@@ -60,6 +62,8 @@ class StreamSpec:
     start: str = "earliest"
     on_gap: str = "fail"
     group: str = ""
+    letters_of: tuple[str, ...] = ()
+    begins: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self) -> None:
         _check_words(self)

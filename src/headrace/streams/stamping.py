@@ -1,8 +1,9 @@
 """Decoded records of one partition into rows with event time and watermark; no Spark, no I/O.
 
-Every record becomes exactly one thing: a row; a dead letter, with its reason; or, if
-it has the header `headrace.watermark`, a watermark that its producer declares. Which
-one depends on the record alone, never on its neighbours or on how the log was cut.
+Every record becomes exactly one thing: a row; a dead letter, with its reason; if it has
+the header `headrace.watermark`, a watermark that its producer declares; or nothing, if it
+was sent again although it counts already (`headrace.streams.redriven`). Which one depends
+on the record alone, never on its neighbours or on how the log was cut.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,6 +18,7 @@ import pyarrow.compute as pc
 from headrace.client.watermarks import WATERMARK_HEADER, parse_watermark
 from headrace.streams.event_time import PartitionTime, row_watermarks
 from headrace.streams.json_values import Parsed, parse_json
+from headrace.streams.redriven import repetitions
 from headrace.streams.spec import PROCESSING_TIME, StreamSpec, rows_schema, value_fields
 
 __all__ = ["DEAD_SCHEMA", "DECODED", "Stamped", "Stamper"]
@@ -47,7 +49,8 @@ class Stamped:
     """The rows of a run of records, and what did not become one.
 
     `keys` and `values` are those of the records behind `rows`, as bytes, for whoever
-    has to send one on. `records` counts all: rows, dead letters and declarations.
+    has to send one on. `records` counts all: rows, dead letters, declarations and
+    repetitions.
     """
 
     rows: pa.RecordBatch
@@ -55,6 +58,7 @@ class Stamped:
     values: pa.Array
     dead: pa.Table | None
     records: int
+    repeated: int = 0
 
     @property
     def dead_count(self) -> int:
@@ -90,7 +94,9 @@ class Stamper:
         moved = {
             row: watermark for row, watermark in declared.items() if watermark is not None and row not in bad
         }
-        kept = _kept(records.num_rows, bad.keys() | declared.keys())
+        sent_again = repetitions(records["headers"], self._spec, self._partition)
+        repeated = set(sent_again) - bad.keys() - declared.keys()
+        kept = _kept(records.num_rows, bad.keys() | declared.keys() | repeated)
         rows = self._rows(records, parsed, appended, times, kept, moved)
         return Stamped(
             rows,
@@ -98,6 +104,7 @@ class Stamper:
             _at(records["value"], kept),
             self._dead(records, bad),
             records.num_rows,
+            len(repeated),
         )
 
     def _parse(self, values: pa.Array) -> Parsed:

@@ -26,7 +26,7 @@ from headrace.streams.feed_positions import (
 )
 from headrace.streams.positions import Position
 from headrace.streams.spec import PROCESSING_TIME
-from headrace.streams.stamping import DEAD_SCHEMA, DECODED, Stamper
+from headrace.streams.stamping import DEAD_SCHEMA, DECODED, Stamped, Stamper
 from headrace.views import OutputRecord, ViewStore
 
 if TYPE_CHECKING:
@@ -171,8 +171,7 @@ class StreamRun:
             records = self._log[span.partition][span.start : span.end]
             stamped = stamper.stamp(pa.RecordBatch.from_pylist(records, _DECODED_SCHEMA))
             yield from packer.pack(stamped)
-            rows, dead = stamped.rows.num_rows, stamped.dead_count
-            yield from packer.finish(self._mark(span, stamper.time, len(records), rows, dead))
+            yield from packer.finish(self._mark(span, stamper.time, stamped))
 
     def _projected(self, rows: pa.Table) -> pa.Table:
         """What Spark makes of the rows."""
@@ -182,7 +181,7 @@ class StreamRun:
         views = [(view.steps, view.plan.columns) for view in self._planned.views]
         return project(self._spark.createDataFrame(rows), projected_fields(self._spec), views).toArrow()
 
-    def _mark(self, span: FeedRange, time: PartitionTime, records: int, rows: int, dead: int) -> Mark:
+    def _mark(self, span: FeedRange, time: PartitionTime, stamped: Stamped) -> Mark:
         return Mark(
             topic=span.topic,
             run=span.run,
@@ -193,9 +192,10 @@ class StreamRun:
             lateness_us=self._spec.lateness_us,
             idle=span.idle,
             silence_us=span.silence_us,
-            records=records,
-            rows=rows,
-            dead=dead,
+            records=stamped.records,
+            rows=stamped.rows.num_rows,
+            dead=stamped.dead_count,
+            repeated=stamped.repeated,
         )
 
 

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import time
 
 import pytest
 from reading import read
@@ -10,6 +11,7 @@ from headrace.cli.main import run
 from headrace.views import OutputRecord, RecordSink, TopicSettings
 
 _names = itertools.count()
+RECENT_MS = (int(time.time()) - 3_600) * 1000
 
 
 @pytest.fixture
@@ -29,11 +31,12 @@ def letters(log):
 def letter(dead, source, index):
     reason = "not JSON" if index % 2 else "no event time"
     about = {"reason": reason, "topic": source, "partition": index % 2, "offset": 10 + index, "query": "q"}
+    about["timestamp_ms"] = RECENT_MS + index
     headers = (
         ("own", b"1"),
         *((f"headrace.dead.{name}", str(value).encode()) for name, value in about.items()),
     )
-    return OutputRecord(dead, b"k%d" % index, b"v%d\x1b" % index, headers, None, 1_700_000_000_000 + index)
+    return OutputRecord(dead, b"k%d" % index, b"v%d\x1b" % index, headers)
 
 
 @pytest.fixture
@@ -81,8 +84,23 @@ def test_redriven_letters_are_on_their_topic_once_as_they_were(log, letters, hea
     assert [(each["key"], each["partition"]) for each in found] == [(b"k%d" % n, n % 2) for n in range(5)]
     for number, each in enumerate(found):
         assert each["value"] == b"v%d\x1b" % number
-        assert [header["key"] for header in each["headers"]] == ["own", "headrace.redriven.from"]
-        assert round(each["timestamp"].timestamp() * 1000) == 1_700_000_000_000 + number
+        headers = {header["key"]: header["value"].decode() for header in each["headers"]}
+        assert headers.pop("headrace.redriven.from").startswith(f"{dead}:0:")
+        assert headers == {
+            "own": "1",
+            "headrace.redriven.source": f"{source}:{number % 2}:{10 + number}",
+            "headrace.redriven.owner": "q",
+        }
+        assert round(each["timestamp"].timestamp() * 1000) == RECENT_MS + number
+
+
+def test_a_record_that_its_topic_would_remove_at_once_is_not_sent(log, letters, headrace):
+    source, dead = letters
+    headrace("topics", "alter", source, "--config", "retention.ms=60000")
+    headrace("deadletters", "redrive", dead, code=1)
+    assert read(log, source) == []
+    headrace("topics", "alter", source, "--config", "retention.ms=-1")
+    assert json.loads(headrace("deadletters", "redrive", dead, "--json"))["sent"] == 5
 
 
 def test_a_topic_that_is_gone_ends_it_and_loses_nothing(log, headrace, capsys):

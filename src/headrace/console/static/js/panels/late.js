@@ -76,8 +76,8 @@ function fillBar(element, { books }) {
 }
 
 /** Records that never came to a window are told beside it. */
-function besideText({ filtered, dead }) {
-  const parts = [filtered && `${number(filtered)} that the view does not count`, dead && `${number(dead)} dead`];
+function besideText({ filtered, dead, repeated }) {
+  const parts = [filtered && `${number(filtered)} that the view does not count`, dead && `${number(dead)} dead`, repeated && `${number(repeated)} sent again that count already`];
   return parts.filter(Boolean).length ? `Beside these: ${parts.filter(Boolean).join(", ")}.` : "";
 }
 
