@@ -35,6 +35,13 @@ _HEAD = (
 
 
 @dataclass(frozen=True, slots=True)
+class Constant:
+    """A value without a docstring of its own."""
+
+    doc: str
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
     """A name and the object behind it; `methods` are those shown, all public ones where it is None.
 
@@ -72,6 +79,13 @@ CHAPTERS = (
             Entry("sliding", headrace.sliding),
             Entry("session", headrace.session),
             Entry("agg", headrace.agg),
+            Entry(
+                "PROCESSING_TIME",
+                Constant(
+                    "For `event_time=`: the moment at which a micro-batch is planned, instead of a time in "
+                    "the record. Results then depend on when they are computed, and cannot be proved."
+                ),
+            ),
         ),
     ),
     Chapter(
@@ -139,6 +153,9 @@ def page() -> str:
 
 
 def _entry(entry: Entry) -> Iterator[str]:
+    if isinstance(entry.what, Constant):
+        yield f"### {entry.name}\n\n{entry.what.doc}\n"
+        return
     if not inspect.isclass(entry.what):
         yield _section("###", entry.name, entry.what)
         return

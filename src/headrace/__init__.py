@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from headrace.app import App
     from headrace.streams.operators import agg, hopping, session, sliding, tumbling
+    from headrace.streams.spec import PROCESSING_TIME
 
 __version__ = "0.1.0.dev0"
-__all__ = ["App", "__version__", "agg", "hopping", "session", "sliding", "tumbling"]
+__all__ = ["PROCESSING_TIME", "App", "__version__", "agg", "hopping", "session", "sliding", "tumbling"]
 
 
 def __getattr__(name: str) -> Any:
@@ -19,6 +20,10 @@ def __getattr__(name: str) -> Any:
         from headrace.app import App
 
         return App
+    if name == "PROCESSING_TIME":
+        from headrace.streams.spec import PROCESSING_TIME
+
+        return PROCESSING_TIME
     if name in ("agg", "hopping", "session", "sliding", "tumbling"):
         from headrace.streams import operators
 

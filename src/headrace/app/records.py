@@ -71,9 +71,11 @@ def forgotten_records(app: str, topic: str, view: str, tables: Iterable[pa.Table
     window, with their number, instead of one per row.
     """
     for table in tables:
-        for row in rows_to_json(table):
+        starts, ends = (table[name].cast(pa.int64()).to_pylist() for name in ("window_start", "window_end"))
+        for row, start, end in zip(rows_to_json(table), starts, ends, strict=True):
             rows = row.pop("on_time") + row.pop("corrected")
             about = {"reason": "idle", "view": view, "topic": topic, "rows": rows}
+            about |= {"window_start_us": start, "window_end_us": end}
             yield OutputRecord(late_topic(app), None, dumps(row).encode(), _headers("headrace.late", about))
 
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from headrace.console.parameters import format_time
 from headrace.views import Change, Kind
 
 __all__ = ["LateBook", "LateWindow"]
@@ -12,6 +12,7 @@ __all__ = ["LateBook", "LateWindow"]
 _PREFIX = "headrace.late."
 _MOST_WINDOWS = 500
 _MOST_SEEN = 200_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Window = tuple[str, str | None, str | None]  # view, start, end
 
@@ -55,7 +56,8 @@ class LateBook:
         """Changes of a view; only corrections matter."""
         for change in changes:
             if change.kind == Kind.CORRECTION:
-                start, end = (_moment(change.key.get(name)) for name in ("window_start", "window_end"))
+                row = {**(change.before or {}), **(change.after or {}), **change.key}
+                start, end = (_moment(row.get(name)) for name in ("window_start", "window_end"))
                 self._window((view, start, end)).corrections += 1
 
     def forget_changes(self, view: str) -> None:
@@ -102,14 +104,23 @@ class LateBook:
 
 
 def _number(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 19 else None
+    digits = (text or "").removeprefix("-")
+    return int(text or "") if digits.isascii() and digits.isdigit() and len(digits) < 19 else None
 
 
 def _time(text: str | None) -> str | None:
+    """Microseconds since the epoch as views write times; milliseconds will do."""
     us = _number(text)
-    return None if us is None else format_time(us // 1000)
+    try:
+        return None if us is None else _moment((_EPOCH + timedelta(microseconds=us)).isoformat())
+    except OverflowError:
+        return None
 
 
 def _moment(value: Any) -> str | None:
-    """A timestamp of a view's row, as the others are written: milliseconds will do."""
-    return None if not isinstance(value, str) else f"{value[:23]}Z" if len(value) > 23 else value
+    """A time of a view's row, in UTC and with milliseconds however it was written."""
+    try:
+        moment = datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        return None
+    return moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"

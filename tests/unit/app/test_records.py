@@ -4,7 +4,7 @@ import pyarrow as pa
 
 from headrace import App
 from headrace.app.plans import plan_view
-from headrace.app.records import derived_records
+from headrace.app.records import derived_records, forgotten_records
 from headrace.streams.spec import rows_schema
 from headrace.testing import run_app
 
@@ -36,3 +36,24 @@ def test_rows_of_one_record_are_told_apart():
     )
     headers = [dict(record.headers)["headrace.source"] for record in derived_records(planned, [rows])]
     assert headers == [b"orders:0:7", b"orders:0:7:1", b"orders:0:8", b"orders:1:7"]
+
+
+def test_a_record_of_forgotten_rows_says_which_window_they_were_for():
+    table = pa.table(
+        {
+            "place": ["here"],
+            "window_start": pa.array([60_000_000], pa.timestamp("us", "UTC")),
+            "window_end": pa.array([120_000_000], pa.timestamp("us", "UTC")),
+            "on_time": pa.array([2], pa.int64()),
+            "corrected": pa.array([1], pa.int64()),
+        }
+    )
+    (record,) = forgotten_records("shop", "orders", "counts", [table])
+    assert {name.removeprefix("headrace.late."): value for name, value in record.headers} == {
+        "reason": b"idle",
+        "view": b"counts",
+        "topic": b"orders",
+        "rows": b"3",
+        "window_start_us": b"60000000",
+        "window_end_us": b"120000000",
+    }

@@ -75,6 +75,25 @@ def test_corrections_are_counted_under_the_window_of_their_key_until_the_view_is
     assert book.to_json()[0]["corrected"] == 0
 
 
+def test_a_window_is_one_row_whatever_tells_of_it():
+    """A correction of a sliding view has its start in the row alone; times may lie before 1970."""
+    book = LateBook()
+    key = {"window_end": "1969-12-31T23:59:00.000001Z", "_partition": 0, "_offset": 7}
+    row = {**key, "window_start": "1969-12-31T23:58:00.000001Z", "n": 2}
+    book.changed(
+        "v", [Change(1, 0, Kind.CORRECTION, key, None, row), Change(2, 0, Kind.CORRECTION, key, row, None)]
+    )
+    place = {"view": "v", "window_start_us": -2 * MINUTE_US + 1, "window_end_us": -MINUTE_US + 1}
+    book.dropped(headers(reason="late", topic="orders", partition=0, offset=1, **place))
+    book.dropped(headers(reason="idle", topic="orders", rows=3, **place))
+    (only,) = book.to_json()
+    assert (only["dropped"], only["corrected"]) == (4, 2)
+    assert (only["window_start"], only["window_end"]) == (
+        "1969-12-31T23:58:00.000Z",
+        "1969-12-31T23:59:00.000Z",
+    )
+
+
 def test_the_oldest_of_too_many_windows_go():
     book = LateBook()
     for minute in range(600):
