@@ -28,7 +28,7 @@ WINDOWS = {
 
 
 def clicks(topic: str, window: str, folder: Path) -> App:
-    app = App("clicks", store=f"parquet://{folder / 'view'}")
+    app = App("clicks", store=f"parquet:///{folder / 'view'}")
     stream = app.stream(topic, schema="user string, amount long, at long", event_time="at")
 
     @app.view

@@ -21,7 +21,7 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from headrace.client import LATEST, Connection, RawFetcher
-from headrace.streams.reading import start_position
+from headrace.streams.probes import start_position
 from headrace.streams.spec import StreamSpec
 from headrace.streams.starts import parse_start
 from headrace.views import Kind, Reflected, ViewBatch, ViewSchema, ViewStore, open_store

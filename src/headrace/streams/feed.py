@@ -4,14 +4,16 @@ Unlike the plain format "headrace", the feed gives every row its event time and 
 partition's watermark, ends each task with a mark, runs empty batches while input is
 silent, and leaves the shape of its output to a packer, since what follows it wants
 few fat rows rather than many thin ones.
+
+Spark starts a process beside the driver that plans batches and reads nothing: what only
+reading needs is imported there.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
@@ -25,13 +27,15 @@ from headrace.client import RawFetcher
 from headrace.streams.event_time import Mark
 from headrace.streams.feed_planner import FeedPlanner
 from headrace.streams.feed_positions import FeedPosition, FeedRange, feed_ranges
+from headrace.streams.folded import Folded
 from headrace.streams.options import FeedOptions
 from headrace.streams.positions import Position
-from headrace.streams.reading import RangeReading, read_stamped
 from headrace.streams.spec import StreamSpec
-from headrace.streams.stamping import Stamped
 
-__all__ = ["FeedOptions", "FeedReader", "Packer", "feed_source", "read_stamped"]
+if TYPE_CHECKING:
+    from headrace.streams.stamping import Stamped
+
+__all__ = ["FeedOptions", "FeedReader", "Packer", "feed_source"]
 
 
 class Packer(Protocol):
@@ -43,7 +47,7 @@ class Packer(Protocol):
     @property
     def schema(self) -> str | pa.Schema: ...
 
-    def pack(self, stamped: Stamped) -> Iterator[pa.RecordBatch]:
+    def pack(self, stamped: "Stamped") -> Iterator[pa.RecordBatch]:
         """Called with each run of rows, in the order of offsets."""
 
     def finish(self, mark: Mark) -> Iterator[pa.RecordBatch]:
@@ -61,7 +65,7 @@ class FeedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self,
         spec: StreamSpec,
         options: FeedOptions,
-        packer_factory: Callable[[], Packer],
+        packer_factory: Folded[Callable[[], Packer]],
     ) -> None:
         self._spec = spec
         self._options = options
@@ -120,7 +124,9 @@ class FeedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         span: FeedRange | None = partition.value
         if span is None:  # Spark's way of saying that there is nothing to read
             return
-        packer = self._packer_factory()
+        from headrace.streams.reading import RangeReading
+
+        packer = self._packer_factory.open()()
         with RawFetcher(self._options.connection, max_bytes=self._options.max_fetch_bytes) as fetcher:
             reading = RangeReading(fetcher, self._spec, span)
             for stamped in reading:
@@ -135,7 +141,11 @@ def feed_source(
     packer_factory: Callable[[], Packer],
 ) -> type[DataSource]:
     """A data source to register with Spark under `name`; Spark ships it to where it is needed."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
     schema = packer_factory().schema
+    spark_schema = schema if isinstance(schema, str) else from_arrow_schema(schema)
+    folded = Folded(packer_factory)
 
     class Feed(DataSource):
         @classmethod
@@ -143,9 +153,9 @@ def feed_source(
             return name
 
         def schema(self) -> str | StructType:
-            return schema if isinstance(schema, str) else from_arrow_schema(schema)
+            return spark_schema
 
         def streamReader(self, schema: StructType) -> FeedReader:  # noqa: ARG002, N802
-            return FeedReader(spec, options, packer_factory)
+            return FeedReader(spec, options, folded)
 
     return Feed

@@ -22,8 +22,8 @@ from headrace.streams.feed_positions import (
 )
 from headrace.streams.options import FeedOptions
 from headrace.streams.positions import Position
+from headrace.streams.probes import RecordSizes, start_position
 from headrace.streams.progress import GroupProgress
-from headrace.streams.reading import RangeReading, RecordSizes, start_position
 from headrace.streams.spec import PROCESSING_TIME, StreamSpec
 from headrace.streams.starts import parse_start
 
@@ -128,6 +128,8 @@ class FeedPlanner:
 
     def _read_time(self, span: FeedRange) -> PartitionTime:
         """The time behind a range that was carried out; what is left of it must do if retention took some."""
+        from headrace.streams.reading import RangeReading  # hardly ever needed in this process
+
         reading = RangeReading(self._fetcher, replace(self._spec, on_gap="skip"), span)
         for _ in reading:
             pass

@@ -24,7 +24,7 @@ from pyspark.sql.types import StructType
 from headrace.client import LATEST, RawFetcher
 from headrace.streams.options import SourceOptions, read_options
 from headrace.streams.positions import Position, Range, admit, ranges
-from headrace.streams.reading import RecordSizes, start_position
+from headrace.streams.probes import RecordSizes, start_position
 from headrace.streams.rows import RAW_SCHEMA, RowReader
 from headrace.streams.starts import Start, parse_start
 

@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from headrace.errors import ConfigError
 from headrace.streams.ddl import arrow_schema
-from headrace.streams.json_values import check_fields
 from headrace.streams.starts import parse_start
 
 __all__ = ["PROCESSING_TIME", "RESERVED", "StreamSpec", "rows_schema", "value_fields"]
@@ -120,6 +119,8 @@ def _check_columns(spec: StreamSpec, columns: pa.Schema) -> None:
             f"decoder='raw' reads no fields from the value, but the schema names {', '.join(fields.names)}; "
             "name _key, _value, _headers, or use decoder='json'"
         )
+    from headrace.streams.json_values import check_fields  # not where a spec is merely unpacked
+
     check_fields(fields)
 
 

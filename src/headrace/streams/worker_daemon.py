@@ -20,7 +20,9 @@ _NEEDED = (
     "pyspark.worker",
     "headrace.streams.engine.packers",
     "headrace.streams.engine.stage",
+    "headrace.streams.engine.stage_work",
     "headrace.streams.feed",
+    "headrace.streams.reading",
 )
 
 if __name__ == "__main__":

@@ -18,9 +18,9 @@ from headrace.client import Connection
 from headrace.streams.engine.packers import RowPacker, view_column
 from headrace.streams.engine.plan import RESERVED, StreamPlan
 from headrace.streams.engine.projection import Step, project, projected_fields
-from headrace.streams.feed import read_stamped
 from headrace.streams.operators import recompute
 from headrace.streams.options import FeedOptions
+from headrace.streams.reading import read_stamped
 
 __all__ = ["replayed_results", "replayed_rows"]
 
