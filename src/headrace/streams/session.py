@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 
 from headrace.java import find_java, spark_environment
 from headrace.streams.class_archive import archive_options
+from headrace.streams.worker_python import worker_python
 
 __all__ = ["java_options", "local_spark"]
 
@@ -61,6 +62,7 @@ def local_spark(
     chosen = {"spark.driver.extraJavaOptions": java_options(*archive_options(java)), **_SETTINGS}
     if master is None or master.startswith("local"):
         chosen |= _LOCAL_SETTINGS
+        os.environ.update(worker_python())
     for key, value in {**chosen, **(settings or {})}.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()

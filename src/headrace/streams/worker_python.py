@@ -1,0 +1,29 @@
+"""The Python that Spark starts on this machine: this one, with PySpark as it is installed.
+
+Spark puts the zipped sources of PySpark in front of the path of every Python process that
+it starts. Sources in a zip are compiled anew each time, which takes most of a second of
+processor time, in each of half a dozen processes before the first batch of a session and
+in two before that of any query. `python.sh` takes the zips off the path, so that the same
+PySpark comes from where pip put it, compiled once.
+"""
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyspark
+
+__all__ = ["worker_python"]
+
+_SCRIPT = Path(__file__).with_name("python.sh")
+
+
+def worker_python(environment: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Variables that make Spark start its Python so; none if it is not the Spark beside this PySpark."""
+    given = os.environ if environment is None else environment
+    installed = str(Path(pyspark.__file__).parent)
+    if given.get("SPARK_HOME", installed) != installed or not os.access(_SCRIPT, os.X_OK):
+        return {}
+    script = str(_SCRIPT)
+    return {"HEADRACE_PYTHON": sys.executable, "PYSPARK_PYTHON": script, "PYSPARK_DRIVER_PYTHON": script}
