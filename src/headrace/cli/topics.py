@@ -8,6 +8,7 @@ from confluent_kafka import KafkaException, TopicPartition
 from headrace.cli.connection import admin
 from headrace.cli.events import dropped_records, read_events
 from headrace.cli.failures import UsageFaultError
+from headrace.cli.identity import connection_to
 from headrace.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, TopicName, Yes
 from headrace.cli.output import Output
 from headrace.cli.positions import parse_position, parse_selector
@@ -89,9 +90,13 @@ def list_topics(
     cluster = log.cluster()
     shown = {name: topic for name, topic in cluster.topics.items() if internal or not name.startswith("__")}
     each: list[Partition] = [(name, index) for name, topic in shown.items() for index in topic.partitions]
-    sizes = partition_sizes((broker.host, broker.port) for broker in cluster.brokers.values())
+    sizes = _sizes(log, bootstrap)
     data = {"topics": summaries(each, log.bounds(each), sizes, log.storages(shown))}
     Output(as_json=as_json).document(data, render_topics)
+
+
+def _sizes(log: Log, bootstrap: str) -> dict[Partition, int]:
+    return partition_sizes(connection_to(bootstrap, client_id="headrace-cli"), log.broker_addresses())
 
 
 @app.command("describe")
@@ -111,7 +116,7 @@ def describe(
         topic,
         metadata,
         bounds=log.bounds(each),
-        sizes=partition_sizes(log.broker_addresses()),
+        sizes=_sizes(log, bootstrap),
         configs=log.topic_configs(topic),
         dropped=dropped_records(read_events(log), topic),
         all_configs=all_configs or as_json,

@@ -24,7 +24,7 @@ def listed_topics(
     page = left[:limit]
     partitions = {name: [(name, index) for index in cluster.topics[name].partitions] for name in page}
     bounds = log.bounds([each for own in partitions.values() for each in own])
-    sizes = partition_sizes((broker.host, broker.port) for broker in cluster.brokers.values())
+    sizes = partition_sizes(connection, log.broker_addresses())
     settings = topic_settings(connection, page, _SHOWN)
     rows = [
         {
@@ -53,7 +53,7 @@ def _value(configs: Mapping[str, Any], name: str) -> str | None:
     return None if name not in configs else str(configs[name].value)
 
 
-def described_topic(log: Log, topic: str) -> dict[str, Any]:
+def described_topic(log: Log, connection: Connection, topic: str) -> dict[str, Any]:
     metadata = log.topic(topic)
     each: list[Partition] = [(topic, index) for index in metadata.partitions]
     configs = log.topic_configs(topic)
@@ -61,7 +61,7 @@ def described_topic(log: Log, topic: str) -> dict[str, Any]:
         topic,
         metadata,
         bounds=log.bounds(each),
-        sizes=partition_sizes(log.broker_addresses()),
+        sizes=partition_sizes(connection, log.broker_addresses()),
         configs=configs,
         dropped={},
         all_configs=True,

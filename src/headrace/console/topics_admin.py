@@ -41,7 +41,10 @@ async def list_topics(call: Call) -> Response:
 
 
 async def describe_topic(call: Call) -> Response:
-    return json_response(await call.here.workers.run(described_topic, log_of(call.here), call["topic"]))
+    here = call.here
+    return json_response(
+        await here.workers.run(described_topic, log_of(here), here.connection, call["topic"])
+    )
 
 
 async def make_topic(call: Call) -> Response:
@@ -55,7 +58,7 @@ async def make_topic(call: Call) -> Response:
     def make() -> dict[str, Any]:
         log = log_of(call.here)
         create_topic(log, name, partitions=partitions, configs=configs)
-        return described_topic(log, name)
+        return described_topic(log, call.here.connection, name)
 
     return json_response(await call.here.workers.run(make), 201)
 
@@ -78,7 +81,7 @@ async def alter_topic(call: Call) -> Response:
             alter_configs(log, topic, wanted, config.keys() - wanted.keys())
         if partitions is not None:
             add_partitions(log, topic, partitions)
-        return described_topic(log, topic)
+        return described_topic(log, call.here.connection, topic)
 
     return json_response(await call.here.workers.run(alter))
 

@@ -70,6 +70,8 @@ def test_secrets_stay_where_they_belong(world):
     world.headrace("users", "add", "alice", "--new-password-file", str(world.files / "alice"))
     world.headrace("users", "list", "--json")
     world.headrace("topics", "create", "orders")
+    listed = json.loads(world.headrace("topics", "list", "--json"))["topics"]
+    assert [each["size_bytes"] for each in listed if each["topic"] == "orders"] == [0]
     world.headrace("acls", "add", "alice", "--operation", "read", "--topic", "orders")
     assert "orders" in world.headrace("acls", "list", "--of", "alice")
     world.headrace("tail", "orders", "--no-follow", user="alice")

@@ -358,7 +358,14 @@ def test_pipelines_show_graph_status_late_records_and_alerts_of_an_application(o
     late = get("/v1/late").json
     assert late["topic"] == application.late
     (books,) = late["views"]
-    assert books["books"] == {"on_time": 6, "corrected": 1, "dropped": 2, "filtered": 0, "dead": 0}
+    assert books["books"] == {
+        "on_time": 6,
+        "corrected": 1,
+        "dropped": 2,
+        "filtered": 0,
+        "dead": 0,
+        "repeated": 0,
+    }
     (window,) = late["windows"]
     assert (window["dropped"], window["corrected"], window["late_by_s"]) == (2, 1, 90.0)
     application.drop(9, 1, 5)
