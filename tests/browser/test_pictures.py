@@ -60,6 +60,19 @@ def test_a_ranking_is_of_the_newest_window_and_decimals_count(run):
     assert found["bars"] == [{"name": "mate", "value": 11}, {"name": "tea", "value": 2.5}]
 
 
+def test_a_ranking_of_windows_that_overlap_is_of_the_one_that_has_seen_most(run):
+    minutes = [f"2026-01-01T00:{minute:02}:00Z" for minute in range(20)]
+    listed = [(minutes[n], minutes[n + 10], f"from {n}") for n in range(9)]
+    rows = json.dumps([{"t": start, "window_end": end, "p": name, "v": 1} for start, end, name in listed])
+    for now, wanted in (("00:12:30", "from 3"), ("00:30:00", "from 8")):
+        found = run(
+            "charting.js",
+            f"m.ranking({rows}, {{ time: 't', names: ['p'] }}, 'v', "
+            f"{{ kind: 'hopping', now: Date.parse('2026-01-01T{now}Z') }})",
+        )
+        assert [each["name"] for each in found["bars"]] == [wanted]
+
+
 @pytest.mark.parametrize("most", [0.0003, 1, 7, 42, 999, 1_000_000])
 def test_an_axis_has_round_numbers_that_reach_over_its_values(run, most):
     ticks = run("charting.js", f"m.ticks(0, {most})")

@@ -29,12 +29,13 @@ def describe_app(
     described = {view: _store(from_anywhere(url, folder)) for view, url in stores.items()}
     graph = graph_of(plan)
     drawn = list(_parts(plan, graph))
+    declared = list(plan.app.views)
     return AppDescription(
         app=plan.app.name,
         file=file,
         bootstrap=bootstrap,
         streams=tuple(_stream(each, graph.streams[each.name]) for each in plan.streams),
-        views=tuple(_views(plan, described)),
+        views=tuple(sorted(_views(plan, described), key=lambda each: declared.index(each.name))),
         dead_topic=dead_topic(plan.app.name),
         late_topic=late_topic(plan.app.name),
         hooks=tuple(each.to_json() for each in plan.app.hooks.values()),

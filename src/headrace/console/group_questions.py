@@ -21,6 +21,7 @@ from headrace.console.lag_history import GroupLag, LagHistory
 from headrace.console.reading import first_time_ms
 from headrace.console.surroundings import Surroundings
 from headrace.errors import HeadraceError
+from headrace.views.numbered import BATCHES_TOPIC
 
 __all__ = ["GroupLags", "described_group"]
 
@@ -39,7 +40,10 @@ class GroupLags:
         """All groups as they are now, by name; also added to the history."""
         log = log_of(self.here)
         listed = {each["group"]: each for each in list_groups(log)}
-        offsets = many_committed_offsets(log, listed)
+        offsets = {
+            group: {each: offset for each, offset in own.items() if each[0] != BATCHES_TOPIC}
+            for group, own in many_committed_offsets(log, listed).items()
+        }  # what is committed there is no offset, but the number of a batch
         members = member_counts(log, listed)
         ends = _ends(log, offsets.values())
         self._times = self._oldest(offsets.values(), ends)

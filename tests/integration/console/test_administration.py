@@ -1,5 +1,6 @@
 """Topics, groups, pipelines, dead letters, late records and alerts over HTTP, without Spark."""
 
+import contextlib
 import json
 import os
 import time
@@ -16,7 +17,7 @@ from headrace.app.starting import locked
 from headrace.app.status import AppStatus, QueryStatus, StatusBoard
 from headrace.client import CommittedOffset, GroupOffsets, producer
 from headrace.testing.console import ConsoleProcess
-from headrace.views import Kind
+from headrace.views import Kind, OutputRecord, RecordSink
 
 TIMEOUT_S = 60
 PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
@@ -166,6 +167,21 @@ def test_a_groups_lag_is_told_in_records_and_seconds_with_its_trend(our_log, get
     assert (summary["lag_records"], summary["members"]) == (2, 0)
     assert [lag for _, lag in summary["trend"]] == [2] * len(summary["trend"])
     assert get(f"/v1/groups/{group}").json["trend"][0][1] == 2
+
+
+def test_the_number_of_a_batch_is_not_taken_for_an_offset(our_log, get, make_topic):
+    """Sinks commit the number of their last batch to a topic of all sinks: there is no lag in that."""
+    topic = make_topic(new_name("sunk"), 1)
+    with contextlib.closing(RecordSink(our_log, topic, "q", topics={})) as sink:
+        for batch in range(3):
+            sink.write(batch, [OutputRecord(topic, b"k", b"v")])
+
+    def sampled():
+        listed = get("/v1/groups").json["groups"]
+        return next((each for each in listed if each["group"] == f"headrace-{topic}"), None)
+
+    found = wait_for(sampled)
+    assert (found["lag_records"], found["lag_seconds"]) == (None, None)
 
 
 def test_a_group_that_is_not_there_is_a_404(get):

@@ -71,15 +71,25 @@ function fewSeries(series, times) {
 }
 
 /**
- * Rows as a ranking: the newest window's where there are windows (hopping), else each name's newest
- * row; largest first. Gives { at: ms|null, bars: [{ name, value }] }.
+ * Rows as a ranking: one window's where windows overlap (hopping), else each name's newest row;
+ * largest first. Gives { at: ms|null, bars: [{ name, value }] }.
  */
-export function ranking(rows, { time, names }, measure, { kind, most = 8 } = {}) {
-  const newest = time ? Math.max(...rows.map((row) => Date.parse(row[time])).filter(Number.isFinite), -Infinity) : null;
+export function ranking(rows, { time, names }, measure, { kind, most = 8, now = Date.now() } = {}) {
+  const newest = time ? (kind === "hopping" ? fullestWindow(rows, time, now) : newestTime(rows, time)) : null;
   const wanted = kind === "hopping" ? rows.filter((row) => Date.parse(row[time]) === newest) : newestOfEach(rows, time, names);
   const bars = wanted.map((row) => ({ name: nameOf(row, names), value: numeric(row[measure]) })).filter((bar) => bar.value !== null);
   bars.sort((one, other) => other.value - one.value || one.name.localeCompare(other.name));
   return { at: Number.isFinite(newest) ? newest : null, bars: bars.slice(0, most) };
+}
+
+function newestTime(rows, time) {
+  return Math.max(...rows.map((row) => Date.parse(row[time])).filter(Number.isFinite), -Infinity);
+}
+
+/** Of windows that overlap, the one that is over next: it has seen the most. The newest, if all are over. */
+function fullestWindow(rows, time, now) {
+  const open = rows.filter((row) => Date.parse(row.window_end) > now && Date.parse(row[time]) <= now);
+  return open.length ? Math.min(...open.map((row) => Date.parse(row[time]))) : newestTime(rows, time);
 }
 
 function newestOfEach(rows, time, names) {

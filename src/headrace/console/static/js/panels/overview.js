@@ -86,7 +86,7 @@ function tilesOf(status, application) {
   const rates = topics.map(topicRate).filter((value) => value !== null);
   const coming = rates.length ? rates.reduce((sum, value) => sum + value, 0) : null;
   const fresh = (status.views ?? []).map((view) => view.freshness_s).filter((value) => typeof value === "number");
-  const worst = [...(status.groups ?? [])].sort((one, other) => (other.lag_records ?? 0) - (one.lag_records ?? 0))[0];
+  const worst = (status.groups ?? []).filter((each) => each.lag_records !== null).sort((one, other) => (other.lag_records ?? 0) - (one.lag_records ?? 0))[0];
   const books = (status.views ?? []).map((view) => view.books ?? {});
   const sum = (name) => books.reduce((total, each) => total + (each[name] ?? 0), 0);
   return [
