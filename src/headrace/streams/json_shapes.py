@@ -1,4 +1,4 @@
-"""JSON objects that all look alike, read as a table with commas; no Spark, no I/O.
+"""JSON objects that all look alike, cut at their commas; no Spark, no I/O.
 
 A stream's values are mostly written by one program, so that all have the same keys in
 the same order, with the same spaces: only what stands between differs. One value gives
@@ -6,18 +6,19 @@ the shape, say
 
     {"user":"u00042","amount":7}     ->    {"user":" · "   ,   "amount": · }
 
-and a table parser, which is several times faster than a JSON parser, splits all values
-at their commas. Nothing is taken on trust. A value is of the shape if and only if
+and all values of a block are cut at their commas at once, by positions in the block's
+own bytes, which is several times faster than a JSON parser. Nothing is taken on trust. A
+value is of the shape if and only if
 
-- it is one line, and has as many cells as the shape,
+- it has as many cells as the shape,
 - each cell begins with the shape's text before the value, ends with the text behind it,
   and is long enough for both,
 - no string holds a quote, a backslash or a control character (there are exactly as
-  many quotes as in the shape, no backslash at all, and no control character but the
-  line ends), so that each is a whole JSON string and means itself,
+  many quotes as in the shape, and none of the others at all), so that each is a whole
+  JSON string and means itself,
 - every number and boolean is one by JSON's grammar.
 
-Then the value is an object of exactly these keys and values, and the table's cells are
+Then the value is an object of exactly these keys and values, and what is cut out is
 what a JSON parser would find. Values of which any of this is not so are left to that
 parser (`json_values`); both give the same for the same value.
 """
@@ -31,15 +32,18 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv as pcsv
 
 __all__ = ["Shape", "can_be_shaped"]
 
 _NUMBER = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
 _BARE = re.compile(rb"[-+.0-9A-Za-z]+")
 _COLON = re.compile(rb" *: *")
-_QUOTE, _SPACE, _BACKSLASH = 0x22, 0x20, 0x5C
-_CACHED_BYTES = 1 << 17  # looked at three times, so better not from memory
+_QUOTE, _SPACE, _COMMA, _BACKSLASH, _ZERO = 0x22, 0x20, 0x2C, 0x5C, 0x30
+_CACHED_BYTES = 1 << 17  # looked at four times, so better not from memory
+_WIDTHS = (1, 8, 16)  # of the pieces in which texts are compared
+
+Ints = npt.NDArray[np.int64]
+Octets = npt.NDArray[np.uint8]
 _MAX_SAMPLE_BYTES = 1 << 16
 
 
@@ -112,58 +116,133 @@ class Shape:
         kinds = {cell.key: cell.kind for cell in self.cells}
         if any(kinds.get(field.name, _kind(field.type)) != _kind(field.type) for field in fields):
             return None
-        text = _lines(values)
+        text = _Text.of(values)
+        cells = self._cut(text)
+        if cells is None:
+            return None
         try:
-            if not self._is_plain(text, len(values)):
-                return None
-            table = self._split(text)
-            if table.num_rows != len(values):
-                return None
-            return self._columns(table, fields)
-        except pa.ArrowInvalid:  # another number of cells, or one that cannot be converted
+            return self._columns(text, cells, fields)
+        except pa.ArrowInvalid:  # a number that cannot be converted
             return None
 
     @property
     def _quotes(self) -> int:
         return sum(cell.before.count(b'"') + cell.behind.count(b'"') for cell in self.cells)
 
-    def _is_plain(self, text: pa.Buffer, count: int) -> bool:
-        octets = np.frombuffer(text, np.uint8)
-        quotes = controls = 0
-        for start in range(0, len(octets), _CACHED_BYTES):
-            part = octets[start : start + _CACHED_BYTES]
-            if (part == _BACKSLASH).any():
-                return False
+    def _cut(self, text: "_Text") -> list[tuple[Ints, Ints]] | None:
+        """Where the contents of each cell begin and end, if the text around all of them is the shape's."""
+        commas = self._commas(text)
+        if commas is None:
+            return None
+        begins = (text.starts, *(at + 1 for at in commas))
+        cut = []
+        for cell, begin, end in zip(self.cells, begins, (*commas, text.ends), strict=True):
+            first, last = begin + len(cell.before), end - len(cell.behind)
+            if (
+                (last < first).any()
+                or not text.has(cell.before, begin)
+                or not (text.has(cell.behind, last) if cell.behind else True)
+            ):
+                return None
+            cut.append((first, last))
+        return cut
+
+    def _commas(self, text: "_Text") -> list[Ints] | None:
+        """The commas of every value, first ones first, if all have as many, and only legal characters."""
+        quotes, commas = 0, []
+        for start in range(0, len(text.octets), _CACHED_BYTES):
+            part = text.octets[start : start + _CACHED_BYTES]
+            if part.min() < _SPACE or (part == _BACKSLASH).any():
+                return None
             quotes += int(np.count_nonzero(part == _QUOTE))
-            controls += int(np.count_nonzero(part < _SPACE))
-        return quotes == self._quotes * count and controls == count - 1
+            commas.append(np.flatnonzero(part == _COMMA) + start)
+        count, each = len(text.starts), len(self.cells) - 1
+        found = np.concatenate(commas) if commas else np.zeros(0, np.int64)
+        if quotes != self._quotes * count or len(found) != each * count:
+            return None
+        table = found.reshape(count, each)
+        if each and ((table[:, 0] < text.starts).any() or (table[:, -1] >= text.ends).any()):
+            return None
+        return [np.ascontiguousarray(table[:, at]) for at in range(each)]
 
-    def _split(self, text: pa.Buffer) -> pa.Table:
-        names = [str(at) for at in range(len(self.cells))]
-        return pcsv.read_csv(
-            pa.BufferReader(text),
-            read_options=pcsv.ReadOptions(use_threads=False, block_size=text.size + 1, column_names=names),
-            parse_options=pcsv.ParseOptions(
-                delimiter=",", quote_char=False, escape_char=False, ignore_empty_lines=False
-            ),
-            convert_options=pcsv.ConvertOptions(
-                column_types=dict.fromkeys(names, pa.binary()), strings_can_be_null=False, check_utf8=False
-            ),
-        )
-
-    def _columns(self, table: pa.Table, fields: pa.Schema) -> tuple[pa.Array, ...] | None:
+    def _columns(
+        self, text: "_Text", cells: list[tuple[Ints, Ints]], fields: pa.Schema
+    ) -> tuple[pa.Array, ...] | None:
         wanted = {field.name: field.type for field in fields}
         found: dict[str, pa.Array] = {}
-        for at, cell in enumerate(self.cells):
-            content = _content(pa.concat_arrays(table.column(at).chunks), cell)
-            if content is None or not _is_legal(content, cell.kind, wanted.get(cell.key)):
+        for cell, (first, last) in zip(self.cells, cells, strict=True):
+            if cell.key not in wanted and cell.kind == "string":
+                continue
+            kind = wanted.get(cell.key)
+            content = text.contents(first, last)
+            whole = kind is not None and pa.types.is_integer(kind) and text.has_plain_integers(first, last)
+            if not (whole or _is_legal(content, cell.kind, kind)):
                 return None
-            if cell.key in wanted:
-                found[cell.key] = _convert(content, wanted[cell.key])
+            if kind is not None:
+                found[cell.key] = _convert(content, kind)
         return tuple(
-            found[field.name] if field.name in found else pa.nulls(table.num_rows, field.type)
+            found[field.name] if field.name in found else pa.nulls(len(text.starts), field.type)
             for field in fields
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """The bytes of all values one behind the other, and where each begins and ends."""
+
+    octets: Octets
+    starts: Ints
+    ends: Ints
+
+    @classmethod
+    def of(cls, values: pa.Array) -> Self:
+        """Of an array of binaries without nulls."""
+        _, bounds, content = values.buffers()
+        offsets = np.frombuffer(bounds, np.int32, len(values) + 1, values.offset * 4).astype(np.int64)
+        first, last = int(offsets[0]), int(offsets[-1])
+        octets = np.zeros(last - first + max(_WIDTHS), np.uint8)  # so that a piece may reach beyond the end
+        if last > first:
+            octets[: last - first] = np.frombuffer(content, np.uint8, last - first, first)
+        return cls(octets[: last - first], offsets[:-1] - first, offsets[1:] - first)
+
+    def has(self, text: bytes, places: Ints) -> bool:
+        """Whether this text stands at every place."""
+        for start in range(0, len(text), _WIDTHS[-1]):
+            piece = text[start : start + _WIDTHS[-1]]
+            if not self._has_piece(piece, places + start if start else places):
+                return False
+        return True
+
+    def _has_piece(self, piece: bytes, places: Ints) -> bool:
+        width = next(each for each in _WIDTHS if each >= len(piece))
+        if width == 1:
+            return bool((self.octets[places] == piece[0]).all())
+        # A view of the bytes from every place on; what lies behind the piece is masked.
+        windows = np.ndarray((len(self.octets),), f"V{width}", self.octets.base, 0, (1,))
+        words = windows[places].view("<u8").reshape(len(places), width // 8)
+        right = np.frombuffer(piece.ljust(width, b"\0"), "<u8")
+        mask = np.frombuffer((b"\xff" * len(piece)).ljust(width, b"\0"), "<u8")
+        return all(bool((words[:, at] & mask[at] == right[at]).all()) for at in range(width // 8))
+
+    def has_plain_integers(self, first: Ints, last: Ints) -> bool:
+        """Whether all contents are integers if they are whole numbers at all: they begin with a digit, and
+        with zero only if that is all of them. (The conversion refuses what has other characters behind.)
+        """
+        if (first == last).any():
+            return False
+        digits = self.octets[first] - _ZERO
+        return bool((((digits > 0) | (last - first == 1)) & (digits < 10)).all())
+
+    def contents(self, first: Ints, last: Ints) -> pa.Array:
+        """What lies between these places, as binaries.
+
+        Contents and gaps in turn are one array over the same bytes; every other element is taken.
+        """
+        bounds = np.empty(2 * len(first) + 1, np.int32)
+        bounds[0:-1:2], bounds[1::2], bounds[-1] = first, last, len(self.octets)
+        buffers = [None, pa.py_buffer(bounds), pa.py_buffer(self.octets)]
+        both = pa.Array.from_buffers(pa.binary(), 2 * len(first), buffers)
+        return both.take(pa.array(np.arange(0, 2 * len(first), 2)))
 
 
 class _Members(list[tuple[str, Any]]):
@@ -198,24 +277,6 @@ def _bare_kind(content: Any) -> str:
     if isinstance(content, bool):
         return "boolean"
     return "number" if isinstance(content, int | float) else ""
-
-
-def _lines(values: pa.Array) -> pa.Buffer:
-    whole = pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
-    return pc.binary_join(whole, pa.scalar(b"\n", pa.binary()))[0].as_buffer()
-
-
-def _content(cells: pa.Array, cell: _Cell) -> pa.Array | None:
-    """What stands between the shape's text; None if that is not there in every cell."""
-    around = len(cell.before) + len(cell.behind)
-    lengths = pc.min_max(pc.binary_length(cells))
-    shortest, longest = lengths["min"].as_py(), lengths["max"].as_py()
-    if shortest < around or not pc.all(pc.starts_with(cells, cell.before)).as_py():
-        return None
-    if cell.behind and not pc.all(pc.ends_with(cells, cell.behind)).as_py():
-        return None
-    end = -len(cell.behind) if cell.behind else longest
-    return pc.binary_slice(cells, len(cell.before), end)
 
 
 def _is_legal(content: pa.Array, kind: str, wanted: pa.DataType | None) -> bool:
