@@ -25,6 +25,11 @@ VIEWS = {"revenue_per_minute", "best_sellers", "visits", "failed_payments", "sea
 TIMEOUT_S = 600
 
 
+def _hear_ctrl_c():
+    """In the child: as in a terminal, also where whoever runs the tests, such as nohup, ignores Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 class Demo:
     """A demonstration that runs, and every line it printed."""
 
@@ -36,6 +41,7 @@ class Demo:
             stderr=subprocess.PIPE,
             text=True,
             env={**os.environ, **environment},
+            preexec_fn=_hear_ctrl_c,
         )
         self._heard = threading.Condition()
         self._reader = threading.Thread(target=self._read, daemon=True)
