@@ -136,11 +136,9 @@ class _Layout:
 
 def _lay_out(data: bytes, sections: list[_Section]) -> _Layout:
     octets = np.frombuffer(data, np.uint8)
-    starts = _record_starts(data, sections)
+    bodies, ends = _record_bodies(data, sections)
     counts = [section.count for section in sections]
-    lengths, position = _varints(octets, starts)
-    ends = position + lengths
-    time_deltas, position = _varints(octets, position + 1)  # a byte of attributes, unused
+    time_deltas, position = _varints(octets, bodies + 1)  # a byte of attributes, unused
     offset_deltas, position = _varints(octets, position)
     key_lengths, key_starts = _varints(octets, position)
     value_lengths, value_starts = _varints(octets, key_starts + np.maximum(key_lengths, 0))
@@ -160,19 +158,22 @@ def _lay_out(data: bytes, sections: list[_Section]) -> _Layout:
     return layout
 
 
-def _record_starts(data: bytes, sections: list[_Section]) -> Ints:
-    """The position of every record: guessed and proved if that is possible, else followed."""
-    guessed = _guess_starts(data, sections)
-    return _follow_starts(data, sections) if guessed is None else guessed
+def _record_bodies(data: bytes, sections: list[_Section]) -> tuple[Ints, Ints]:
+    """Where every record begins, behind its length, and ends: guessed and proved, or else followed."""
+    guessed = _guess_bodies(data, sections)
+    if guessed is not None:
+        return guessed
+    lengths, bodies = _varints(np.frombuffer(data, np.uint8), _follow_starts(data, sections))
+    return bodies, bodies + lengths
 
 
-def _guess_starts(data: bytes, sections: list[_Section]) -> Ints | None:
+def _guess_bodies(data: bytes, sections: list[_Section]) -> tuple[Ints, Ints] | None:
     """All positions at once; None unless they are proved to be right.
 
     A record begins with its length and a zero byte of attributes, and most end with a
-    zero, which says that there are no headers. So a start is behind a zero byte and has
-    one behind its length, and the record must end where another starts. These are
-    guesses: a value may hold such bytes. But if the first is the data's beginning, and
+    zero, which says that there are no headers. So where two zeros are one or two bytes
+    apart, a record may start behind the first, if what lies between is a length. These
+    are guesses: a value may hold such bytes. But if the first is the data's beginning, and
     each record ends exactly where the next guess is, and the last at the end of the
     data, then by induction the guesses are the chain; and it must pass through the
     beginning of every batch after as many records as the batches before it have.
@@ -182,29 +183,26 @@ def _guess_starts(data: bytes, sections: list[_Section]) -> Ints | None:
     zeros = np.flatnonzero(octets == 0)
     if count < _MIN_GUESSED or zeros.size > _MAX_ZEROS * count:
         return None
-    starts = np.concatenate((np.zeros(1, np.int64), zeros + 1))
-    starts = starts[: np.searchsorted(starts, len(data) - _LEAST_RECORD_BYTES, side="right")]
-    lengths, behind = _short_lengths(octets, starts)
-    likely = (lengths > 0) & (octets[behind] == 0)
-    starts, ends = starts[likely], (behind + lengths)[likely]
+    befores = np.concatenate((np.full(1, -1), zeros[:-1]))
+    gaps = zeros - befores
+    likely = (gaps == 2) | (gaps == 3)
+    starts, bodies = befores[likely] + 1, zeros[likely]
+    ends = bodies + _short_lengths(octets, starts, bodies)
     if starts.size != count:
         linked = np.isin(ends, starts) | (ends == len(data))
-        starts, ends = starts[linked], ends[linked]
+        starts, bodies, ends = starts[linked], bodies[linked], ends[linked]
     if starts.size != count or starts[0] != 0 or ends[-1] != len(data) or (ends[:-1] != starts[1:]).any():
         return None
-    return starts if _meets_batches(starts, sections) else None
+    return (bodies, ends) if _meets_batches(starts, sections) else None
 
 
-def _short_lengths(octets: npt.NDArray[np.uint8], starts: Ints) -> tuple[Ints, Ints]:
-    """What the bytes at each position mean as a record's length of at most two bytes, and what is behind.
-
-    0 stands for all that is no such length.
-    """
-    low, high = octets[starts].astype(np.int64), octets[starts + 1].astype(np.int64)
-    is_long = low > 127
-    lengths = np.where(is_long, low & 127 | high << 7, low)
-    legal = (lengths & 1 == 0) & ~(is_long & (high > 127))
-    return np.where(legal, lengths >> 1, 0), starts + 1 + is_long
+def _short_lengths(octets: npt.NDArray[np.uint8], starts: Ints, bodies: Ints) -> Ints:
+    """What the one or two bytes from start to body mean as a record's length; 0 if they are none."""
+    low, last = octets[starts].astype(np.int64), octets[bodies - 1].astype(np.int64)
+    is_long = bodies - starts == 2
+    values = np.where(is_long, low & 127 | last << 7, low)
+    legal = (values & 1 == 0) & (last < 128) & (is_long == (low > 127))
+    return np.where(legal, values >> 1, 0)
 
 
 def _meets_batches(starts: Ints, sections: list[_Section]) -> bool:
@@ -269,21 +267,33 @@ def _follow_long(data: bytes, position: int) -> int:
 def _varints(octets: npt.NDArray[np.uint8], position: Ints) -> tuple[Ints, Ints]:
     """The zigzag varint at each position, and the positions behind them."""
     byte = octets[position]
-    value = (byte & 127).astype(np.int64)
+    value = byte.astype(np.int64)
     position = position + 1
-    longer = np.flatnonzero(byte > 127)
+    if byte.size and byte.max() > 127:
+        value &= 127
+        _add_further_bytes(octets, value, position, byte > 127)
+    # An unsigned shift, since a timestamp delta may use all 64 bits.
+    unsigned = (value.view(np.uint64) >> np.uint64(1)).view(np.int64)
+    return unsigned ^ -(value & 1), position
+
+
+def _add_further_bytes(
+    octets: npt.NDArray[np.uint8], value: Ints, position: Ints, is_longer: npt.NDArray[np.bool_]
+) -> None:
+    """Completes, in place, the varints of which only the first byte is in `value`."""
     shift = 7
-    while longer.size:
+    longer: Ints | slice = slice(None) if is_longer.all() else np.flatnonzero(is_longer)
+    while True:
         if shift > 7 * (_MAX_VARINT_BYTES - 1):
             raise CorruptionError("a record holds a varint of more than ten bytes")
         byte = octets[position[longer]]
         value[longer] |= (byte & 127).astype(np.int64) << shift
         position[longer] += 1
-        longer = longer[byte > 127]
+        further = byte > 127
+        if not further.any():
+            return
+        longer = np.flatnonzero(further) if isinstance(longer, slice) else longer[further]
         shift += 7
-    # An unsigned shift, since a timestamp delta may use all 64 bits.
-    unsigned = (value.view(np.uint64) >> np.uint64(1)).view(np.int64)
-    return unsigned ^ -(value & 1), position
 
 
 def _spread(per_batch: list[int], counts: list[int]) -> Ints:
