@@ -103,7 +103,11 @@ def main(order: dict[str, Any]) -> None:
         on_step=death.on_step,
     ) as started:
         assert started.log is not None
-        say(bootstrap=started.bootstrap, broker=started.log.pid, seconds=time.monotonic() - began)
+        say(
+            bootstrap=started.connection.bootstrap_servers,
+            broker=started.log.pid,
+            seconds=time.monotonic() - began,
+        )
         while not asked:
             assert not started.wait(0.3), "the query ended"
         prove(started, SparkSession.getActiveSession(), asked[0])
