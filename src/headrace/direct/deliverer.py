@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
-from typing import Any
 
 from headrace.client import Connection
 from headrace.clock import Clock, SystemClock
@@ -59,7 +58,6 @@ class _Tended:
 
     hook: Hook
     state: HookState
-    group: Any = None
     run: HookRun | None = None
     switched: asyncio.Event = field(default_factory=asyncio.Event)
 

@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from random import Random
-from typing import Any
 
 from headrace.clock import Clock
 from headrace.direct.asking import LogQuestions, TopicFacts
@@ -58,7 +57,6 @@ class HookRun:
         turn_off: Callable[[str], None],
     ) -> None:
         self.state = state
-        self.group: Any = None
         self._hook = hook
         self._sender = sender
         self._questions = questions
@@ -77,6 +75,7 @@ class HookRun:
         self._room = asyncio.Event()
         self._room.set()
         self._moved = asyncio.Event()
+        self._reader: TopicReader | None = None
 
     async def run(self) -> None:
         """Returns when the hook was stopped, or must be looked at anew; raises groups of other failures."""
@@ -84,7 +83,7 @@ class HookRun:
         positions = {each: self.state.positions.get(each, 0) for each in partitions}
         queues: dict[int, asyncio.Queue[Item | None]] = {each: asyncio.Queue() for each in partitions}
         reader = await asyncio.to_thread(self._open_reader, positions)
-        self.group = reader.group
+        self._reader = reader
         try:
             async with asyncio.TaskGroup() as tasks:
                 upkeep = tasks.create_task(self._keep_up())
@@ -97,6 +96,7 @@ class HookRun:
         except* _EndedError:
             pass
         finally:
+            reader.show(self.state.positions)
             await asyncio.to_thread(reader.close)
 
     def stop(self) -> None:
@@ -105,6 +105,8 @@ class HookRun:
 
     def saved(self, handled: int) -> None:
         """What was handled is on the log."""
+        if self._reader is not None:
+            self._reader.show(self.state.positions)
         self._unsaved -= handled
         if self._unsaved < _UNSAVED:
             self._room.set()

@@ -59,7 +59,7 @@ class TopicReader:
     """Some partitions of a topic, in order each; synchronous, for one thread at a time.
 
     Belongs to its group by name only: nobody shares the work, so nobody waits for a dead
-    member's time to run out. `group` is what offsets are committed for.
+    member's time to run out.
     """
 
     def __init__(
@@ -73,7 +73,6 @@ class TopicReader:
     ) -> None:
         self._topic = topic
         self._consumer: Consumer = consumer(connection, group, **{**_READER, **(properties or {})})
-        self.group: Any = self._consumer.consumer_group_metadata()
         with contextlib.suppress(KafkaException):  # the library finds a broker sooner when it is asked first
             self._consumer.list_topics(topic, timeout=connection.request_timeout_ms / 1000)
         self._consumer.assign([TopicPartition(topic, each, offset) for each, offset in positions.items()])
@@ -93,6 +92,14 @@ class TopicReader:
 
     def resume(self, partitions: Iterable[int]) -> None:
         self._consumer.resume([TopicPartition(self._topic, each) for each in partitions])
+
+    def show(self, positions: Mapping[int, int]) -> None:
+        """Commits how far the group is, for onlookers: nobody waits for it, and nothing depends on it."""
+        places = [TopicPartition(self._topic, *each) for each in positions.items()]
+        if not places:
+            return
+        with contextlib.suppress(KafkaException, RuntimeError):  # the log is away; the reader is closed
+            self._consumer.commit(offsets=places, asynchronous=True)
 
     def close(self) -> None:
         self._consumer.close()

@@ -1,4 +1,4 @@
-"""What hooks have done, put on the log: states, dead letters, offsets and switches in one transaction.
+"""What hooks have done, put on the log: states, dead letters and switches in one transaction.
 
 Deliveries do not wait for it: while one transaction is on its way, what happens meanwhile
 gathers for the next. After a crash what was not saved is sent again, under the same ids.
@@ -8,9 +8,7 @@ Whoever saves is the only one: a second deliverer of the application fences the 
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
-
-from confluent_kafka import TopicPartition
+from typing import Protocol
 
 from headrace.client import Connection
 from headrace.direct.hook import state_topic
@@ -32,7 +30,6 @@ class Saved(Protocol):
     """Whose state is saved; told when it was."""
 
     state: HookState
-    group: Any  # metadata of its consumer group; None while it reads nothing
 
     def saved(self, handled: int) -> None: ...
 
@@ -94,7 +91,7 @@ class Saver:
             self._wake.clear()
             waiting, switches = list(self._waiting.values()), self._switches
             self._waiting, self._switches = {}, {}
-            await self._write(_records(self._topic, waiting, switches), _offsets(waiting))
+            await self._write(_records(self._topic, waiting, switches))
             for whose, each in waiting:
                 whose.saved(each.handled)
             if not self._wake.is_set():
@@ -107,14 +104,12 @@ class Saver:
         self._idle.clear()
         self._wake.set()
 
-    async def _write(
-        self, records: list[OutputRecord], offsets: list[tuple[list[TopicPartition], Any]]
-    ) -> None:
+    async def _write(self, records: list[OutputRecord]) -> None:
         """Until it is written, once: a batch that was committed although it seemed to fail is found."""
         backoff_s = _BACKOFF_S
         while True:
             try:
-                await asyncio.to_thread(self._producer.write, _OWNER, self._number, records, offsets)
+                await asyncio.to_thread(self._producer.write, _OWNER, self._number, records)
             except RetriableError as error:
                 self._on_message(f"what hooks have done is not saved yet: {error}")
                 await asyncio.sleep(backoff_s)
@@ -137,12 +132,3 @@ def _records(
         state = whose.state
         records.append(OutputRecord(topic, state_key(state.hook), state.to_bytes(), partition=0))
     return records
-
-
-def _offsets(waiting: list[tuple[Saved, _Waiting]]) -> list[tuple[list[TopicPartition], Any]]:
-    """For onlookers: the state is what counts, for groups are forgotten when they are idle for long."""
-    return [
-        ([TopicPartition(whose.state.topic, *each) for each in whose.state.positions.items()], whose.group)
-        for whose, _ in waiting
-        if whose.group is not None and whose.state.positions
-    ]

@@ -13,9 +13,8 @@ fenced by the broker and its open transaction aborted.
 import json
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
@@ -37,8 +36,6 @@ _POLL_EVERY = 1_000
 _BATCHES_SETTINGS = TopicSettings(partitions=1, configs={"cleanup.policy": "compact"})
 
 Headers = tuple[tuple[str, bytes | None], ...]
-# Next offsets, and the metadata of the group that they are committed for.
-GroupOffsets = Sequence[tuple[list[TopicPartition], Any]]
 
 
 class OutputRecord(NamedTuple):
@@ -82,11 +79,8 @@ class NumberedProducer:
                 self._last = {query_id: self._find_last(query_id)}
             return self._last[query_id]
 
-    def write(
-        self, query_id: str, batch_id: int, records: Iterable[OutputRecord], offsets: GroupOffsets = ()
-    ) -> bool:
-        """Writes the batch in one transaction, and commits the offsets of groups with it; False if it is
-        on the log already.
+    def write(self, query_id: str, batch_id: int, records: Iterable[OutputRecord]) -> bool:
+        """Writes the batch in one transaction; False if it is on the log already.
 
         Raises FencedError when a newer owner exists, RetriableError when the log does not
         answer: the same call may be repeated.
@@ -94,7 +88,7 @@ class NumberedProducer:
         with self._lock:
             if batch_id <= self.open(query_id):
                 return False
-            self.transact(records, query_id, batch_id, offsets)
+            self.transact(records, query_id, batch_id)
             return True
 
     def take_over(self) -> None:
@@ -103,15 +97,13 @@ class NumberedProducer:
             self.close()
             self._take_over()
 
-    def transact(
-        self, records: Iterable[OutputRecord], query_id: str, batch_id: int, offsets: GroupOffsets = ()
-    ) -> None:
+    def transact(self, records: Iterable[OutputRecord], query_id: str, batch_id: int) -> None:
         """One transaction with this number, whatever the last one was."""
         with self._lock:
             if self._producer is None:
                 self._take_over()
             try:
-                self._transact(query_id, batch_id, records, offsets)
+                self._transact(query_id, batch_id, records)
             except BaseException:
                 self.close()
                 raise
@@ -155,9 +147,7 @@ class NumberedProducer:
         self._producer = opened
         self._member = consumer(self._connection, self.name, logger=SILENT, **self._properties)
 
-    def _transact(
-        self, query_id: str, batch_id: int, records: Iterable[OutputRecord], offsets: GroupOffsets
-    ) -> None:
+    def _transact(self, query_id: str, batch_id: int, records: Iterable[OutputRecord]) -> None:
         opened, failures = self._producer, _Failures()
         assert opened is not None and self._member is not None
         _explained(self.name, opened.begin_transaction)
@@ -169,9 +159,8 @@ class NumberedProducer:
         reached("rows written")
         _send(opened, _number_record(self.name, query_id, batch_id), failures)
         at = TopicPartition(BATCHES_TOPIC, 0, batch_id + 1, query_id)
-        for places, group in (([at], self._member.consumer_group_metadata()), *offsets):
-            send = partial(opened.send_offsets_to_transaction, places, group, self._timeout_s)
-            _explained(self.name, send)
+        group = self._member.consumer_group_metadata()
+        _explained(self.name, lambda: opened.send_offsets_to_transaction([at], group, self._timeout_s))
         if _explained(self.name, lambda: opened.flush(self._timeout_s)):
             raise RetriableError(
                 f"{self.name}: the log did not take batch {batch_id} in {self._timeout_s:.0f} s; try again"

@@ -10,6 +10,8 @@ from confluent_kafka import TopicPartition
 from hook_lives import LOCAL, Log, delivering, new_secret
 from receivers import OK, Receiver, answer
 
+from headrace.client import GroupOffsets
+from headrace.direct.hook import group_of
 from headrace.direct.positions import Source, source_header
 from headrace.errors import FencedError
 from headrace.testing.broker import BrokerProcess
@@ -30,6 +32,9 @@ def test_every_record_arrives_signed_in_the_order_of_its_partition(any_log, rece
         assert [each.data["n"] for each in receiver.requests if each.data["key"] == key] == list(range(20))
     found = log.hooks()[f"{topic}.webhook"]
     assert (found["behind"], found["counts"]["retried"], found["last"]["outcome"]) == (0, 0, "delivered")
+    with GroupOffsets(log.connection, group_of(log.app.name, f"{topic}.webhook")) as offsets:
+        shown = offsets.fetch(topic, [0, 1, 2])
+    assert {str(each): place.offset for each, place in shown.items()} == found["positions"]
     request = receiver.requests[0]
     assert request.line == "POST /in HTTP/1.1"
     assert request.headers["host"] == f"127.0.0.1:{receiver.port}"
@@ -304,6 +309,23 @@ def test_topics_that_are_made_anew_are_news(any_log, receiver):
         log.send(topic, "plain")
         log.wait_for_counts(f"{topic}.webhook", delivered=11)
     assert len(set(receiver.ids)) == 11
+
+
+def test_a_topic_that_is_deleted_keeps_no_other_hook_from_being_saved(log, receiver):
+    doomed, other = log.topic(), log.topic("other")
+    log.app.webhook(doomed, url=receiver.url, **LOCAL)
+    log.app.webhook(other, url=receiver.url, **LOCAL)
+    with delivering(log):
+        receiver.reply = lambda request, _: _deleting(log, doomed) if request.data == "last" else OK
+        log.send(doomed, "last")  # is delivered, and so to be saved, when its topic is gone
+        receiver.wait_for_count(1)
+        log.send(other, "x")
+        log.wait_for_counts(f"{other}.webhook", delivered=1, timeout_s=20)
+
+
+def _deleting(log, topic):
+    log.admin.delete_topics([topic])[topic].result(20)
+    return OK
 
 
 def test_what_retention_took_is_told(log, receiver):
