@@ -19,6 +19,7 @@ PATIENCE_MS = 30_000  # conditions are awaited; this only bounds how long a fail
 SIZE = {"width": 1280, "height": 860}
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
