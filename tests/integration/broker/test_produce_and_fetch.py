@@ -61,6 +61,37 @@ def test_min_bytes_holds_a_fetch_back_until_there_is_enough(peer, topic):
     assert values_in(peer.fetch(topic, 0, wait_ms=200, min_bytes=1_000_000)) == [b"x"]
 
 
+def test_a_waiting_fetch_gathers_what_comes_until_there_is_enough(broker, peer):
+    peer.create("gathering", partitions=3)
+    size, answers = len(batch_of(b"x")), []
+    peer.produce("gathering", batch_of(b"0"))
+    fields = {
+        "max_wait": 15_000,
+        "min_bytes": 4 * size,
+        "topics": [
+            {
+                "topic": "gathering",
+                "partitions": [
+                    {"partition": each, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
+                    for each in range(3)
+                ],
+            }
+        ],
+    }
+    reader = Peer(broker.port)
+    ask = lambda: answers.append(reader.request(Api.FETCH, 11, fields, wait_ms=15_000))  # noqa: E731
+    thread = threading.Thread(target=ask)
+    thread.start()
+    wait_for_reader(broker, "gathering")
+    for partition, value in [(2, b"1"), (0, b"2"), (2, b"3")]:
+        peer.produce("gathering", batch_of(value), partition=partition)
+    thread.join(10)
+    parts = answers[0].responses[0].partitions
+    assert [values_in(part) for part in parts] == [[b"0", b"2"], [], [b"1", b"3"]]
+    assert [part.high_watermark for part in parts] == [2, 0, 2]
+    reader.close()
+
+
 def test_a_fetch_that_finds_nothing_is_answered_when_its_time_is_over(broker, topic):
     # On the loop that the process uses: its timers are the ones that may run early.
     with BrokerProcess(Path(broker.settings.data).parent / f"{topic}-own") as own:

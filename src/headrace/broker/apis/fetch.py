@@ -155,7 +155,7 @@ class _Attempt:
             self.size_bytes -= part.extent.size_bytes
             part.extent.release()
             part.extent = None
-            part.answer["records"] = b""
+            part.answer.update(records=b"", aborted_transactions=() if self._committed else None)
 
     def release(self) -> None:
         """Counts what was read, and lets it go."""
