@@ -35,7 +35,7 @@ from headrace.views.topics import create_topics
 __all__ = ["RunOptions", "Starter", "create_app_topics", "locked", "start_log", "start_spark"]
 
 _DERIVED_PARTITIONS = 4
-_LOCK_TRIES, _LOCK_PAUSE_S = 10, 0.05
+_LOCK_TRIES, _LOCK_PAUSE_S = 100, 0.05
 _ASIDE = TopicSettings(partitions=1)
 
 
@@ -84,7 +84,9 @@ def locked(data: Path) -> Iterator[None]:
 
 
 def _lock(file: IO[str]) -> bool:
-    """Takes the lock; whoever only asks whether it is taken holds it for a moment, so that is waited out."""
+    """Takes the lock. Others may hold it for a moment, which is waited out: who only asks whether it is
+    taken, and a child of a run that was killed while it started that child.
+    """
     for _ in range(_LOCK_TRIES):
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -175,7 +175,9 @@ class Life:
     def workers(self) -> list[int]:
         """The Python workers of its Spark: forked by the daemon that its JVM started."""
         return [
-            pid for pid in _descendants(self.pid) if "pyspark.daemon" in _command(pid) and _is_forked(pid)
+            pid
+            for pid in _descendants(self.pid)
+            if _command(pid).rstrip().endswith("worker_daemon pyspark.worker") and _is_forked(pid)
         ]
 
 

@@ -34,6 +34,7 @@ def survive(tmp_path, stores, kills, seed):
     life = None
     try:
         while True:
+            print(f"{len(kills) - len(waiting)} kills done", flush=True)
             at_step = waiting.pop(0) if waiting and waiting[0] not in ("driver", "worker", "broker") else None
             life = Life({**order, "step": at_step, "after": chance.randrange(1, 4)})
             told = life.wait_for("bootstrap")
