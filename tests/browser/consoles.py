@@ -10,14 +10,15 @@ from typing import Any, Self
 
 
 class Console:
-    """A console on a free loopback port; `commands` are what it asked of whoever started it."""
+    """A console on a free loopback port, and what it asked of whoever started it."""
 
     def __init__(self, *, bootstrap: str, data: Path | None = None, flags: tuple[str, ...] = ()) -> None:
         self._command = [sys.executable, "-m", "headrace", "console", "--json", "--listen", "127.0.0.1:0"]
         self._command += ["--bootstrap", bootstrap, "--until-stdin-closes", "--commands", *flags]
         self._command += ["--data", str(data)] if data else []
         self._messages = tempfile.TemporaryFile()  # noqa: SIM115 - closed in __exit__
-        self.commands: list[dict[str, Any]] = []
+        self._commands: list[dict[str, Any]] = []
+        self._heard = threading.Condition()
         self.url = ""
 
     def __enter__(self) -> Self:
@@ -33,7 +34,18 @@ class Console:
 
     def _read(self) -> None:
         for line in self._process.stdout:
-            self.commands.append(json.loads(line))
+            with self._heard:
+                self._commands.append(json.loads(line))
+                self._heard.notify_all()
+
+    def wait_for_command(self, name: str) -> None:
+        """Until it has asked for this."""
+
+        def asked() -> bool:
+            return any(each.get("command") == name for each in self._commands)
+
+        with self._heard:
+            assert self._heard.wait_for(asked, 30), self._commands
 
     def messages(self) -> str:
         """What it wrote to standard error."""

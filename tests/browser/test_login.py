@@ -39,7 +39,7 @@ def test_a_wrong_token_is_refused_and_a_right_one_opens_what_was_asked_for(guard
     page.get_by_label("Token").fill(tokens["admin"])
     page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Views")
-    expect(page.get_by_role("link", name="Audit")).to_be_visible()
+    expect(page.get_by_role("link", name="Audit", exact=True)).to_be_visible()
     assert tokens["admin"] not in page.evaluate("document.cookie + JSON.stringify(localStorage)")
 
     page.reload()
@@ -56,7 +56,7 @@ def test_a_reader_sees_no_button_that_would_be_refused(guarded, tokens, open_pag
     page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_role("grid", name="Topics")).to_be_visible()
     expect(page.get_by_role("button", name="Create a topic")).to_have_count(0)
-    expect(page.get_by_role("link", name="Audit")).to_have_count(0)
+    expect(page.get_by_role("link", name="Audit", exact=True)).to_have_count(0)
     page.goto(f"{guarded.url}/#/")
     expect(page.get_by_role("heading", level=1)).to_contain_text("Overview")
     expect(page.get_by_role("form", name="Send a record")).to_have_count(0)
