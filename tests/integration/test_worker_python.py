@@ -11,7 +11,7 @@ import pytest
 
 from headrace.streams.worker_python import worker_python
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 
 def test_workers_have_the_installed_pyspark_and_not_the_zipped_one(spark):
