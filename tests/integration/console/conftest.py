@@ -8,7 +8,8 @@ from confluent_kafka.admin import NewTopic
 from tests.integration.console.http_client import ask
 from tests.integration.console.shop import Shop
 
-from headrace.client import admin
+from headrace.client import Connection, admin
+from headrace.testing.broker import BrokerProcess
 from headrace.testing.console import ConsoleProcess
 
 NEW_YEAR = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
@@ -24,6 +25,13 @@ def row(region, minute, orders, **more):
         "tags": ["a", None],
         **more,
     }
+
+
+@pytest.fixture(scope="session")
+def our_log(tmp_path_factory):
+    """A log of these tests alone: the shop's topics have names that others use too."""
+    with BrokerProcess(tmp_path_factory.mktemp("console-log")) as broker:
+        yield Connection(bootstrap_servers=broker.bootstrap, retry_timeout_ms=10_000)
 
 
 @pytest.fixture(scope="session")
