@@ -24,7 +24,7 @@ def new_loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-def stop_when_told(stop: Callable[[], None], *, until_stdin_closes: bool) -> None:
+def stop_when_told(stop: Callable[[], None], *, until_stdin_closes: bool = False) -> None:
     """Calls `stop` in the running loop on SIGTERM, on SIGINT and, if asked, at the end of standard input."""
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGTERM, signal.SIGINT):

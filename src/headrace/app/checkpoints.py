@@ -12,7 +12,7 @@ from headrace.app.starting import RunOptions
 from headrace.client import Connection, GroupOffsets, RawFetcher
 from headrace.errors import ConfigError
 
-__all__ = ["last_commit", "ready_manifests", "told_so_far"]
+__all__ = ["BUCKETS", "last_commit", "ready_manifests", "told_so_far"]
 
 BUCKETS = 8
 

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from headrace.app.checkpoints import BUCKETS
 from headrace.app.planning import PlannedStream, PlannedView
 from headrace.app.sink import row_changes
 from headrace.client import EARLIEST, Connection, RawFetcher
@@ -18,8 +19,6 @@ from headrace.views.batch import net_changes
 from headrace.views.json_values import dumps, rows_to_json
 
 __all__ = ["Difference", "Verdict", "compare", "verify_view"]
-
-_BUCKETS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +96,7 @@ def _recompute(
     reflected: Reflected,
     spec: StreamSpec | None,
 ) -> pa.Table:
-    view, plan = planned.views[number], planned.plan(_BUCKETS, spec)
+    view, plan = planned.views[number], planned.plan(BUCKETS, spec)
     if not end:
         return view.schema.columns.empty_table()
     rows = replayed_rows(spark, plan, number, view.steps, connection=connection, end=end)

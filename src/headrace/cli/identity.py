@@ -85,9 +85,12 @@ def _extend(command: Any, options: list[Any]) -> None:
 def identity() -> Identity:
     """Who the command was told to be, complete: the password is where other processes find it as well.
 
-    Raises ConfigError if it cannot be had, or a file is missing.
+    A password is asked for, or read from the input, once. Raises ConfigError if it cannot be
+    had, or a file is missing.
     """
-    return completed(_given.get())
+    found = completed(_given.get())
+    _given.set(found)
+    return found
 
 
 def connection_to(bootstrap: str, **settings: Any) -> Connection:

@@ -5,8 +5,9 @@ own, in the version that Kafka and our broker have both served for longest.
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 
-from headrace.client.channel import Channel
+from headrace.client.brokers import Brokers
 from headrace.client.connection import Connection
 from headrace.errors import HeadraceError
 from headrace.wire import Api, Fields
@@ -23,24 +24,15 @@ def partition_sizes(connection: Connection, brokers: Iterable[tuple[str, int]]) 
     sizes are unknown, not zero.
     """
     sizes: dict[tuple[str, int], int] = {}
-    security = connection.security()
-    for host, port in brokers:
-        try:
-            channel = Channel(
-                host,
-                port,
-                client_id=connection.client_id,
-                timeout_ms=connection.request_timeout_ms,
-                security=security,
-            )
-            try:
-                answer = channel.request(Api.DESCRIBE_LOG_DIRS, _VERSION, {"topics": None})
-            finally:
-                channel.close()
-        except HeadraceError:
-            continue
-        for partition, size in sizes_in(answer).items():
-            sizes[partition] = max(size, sizes.get(partition, 0))
+    asked = Brokers(connection, {Api.DESCRIBE_LOG_DIRS: _VERSION})
+    try:
+        for address in brokers:
+            with suppress(HeadraceError):
+                answer = asked.ask(asked.at(*address), Api.DESCRIBE_LOG_DIRS, {"topics": None})
+                for partition, size in sizes_in(answer).items():
+                    sizes[partition] = max(size, sizes.get(partition, 0))
+    finally:
+        asked.close()
     return sizes
 
 

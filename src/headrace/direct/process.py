@@ -1,11 +1,11 @@
 """The deliverer as a process: signals, an event loop, threads for the clients of the log."""
 
 import asyncio
-import signal
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from headrace.direct.deliverer import Deliverer
+from headrace.serving import stop_when_told
 
 __all__ = ["run"]
 
@@ -21,6 +21,5 @@ def run(deliverer: Deliverer, *, on_ready: Callable[[], None] = lambda: None) ->
 async def _run(deliverer: Deliverer, on_ready: Callable[[], None]) -> None:
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     loop.set_default_executor(ThreadPoolExecutor(_THREADS, thread_name_prefix="headrace-deliver"))
-    for signum in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(signum, stop.set)
+    stop_when_told(stop.set)
     await deliverer.run(stop, on_ready)

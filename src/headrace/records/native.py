@@ -6,6 +6,7 @@ of two threads that begin at different ends one meets a module that is half load
 
 import struct
 import threading
+from functools import cache
 from typing import Any
 
 __all__ = ["codecs", "record_reader"]
@@ -16,6 +17,7 @@ READ_ERRORS: tuple[type[Exception], ...] = (ValueError, IndexError, struct.error
 _loading = threading.Lock()
 
 
+@cache
 def record_reader() -> tuple[Any, tuple[type[Exception], ...]]:
     """The reader of an uncompressed batch's records, and what it raises if they do not fit."""
     with _loading:
@@ -24,6 +26,7 @@ def record_reader() -> tuple[Any, tuple[type[Exception], ...]]:
     return DefaultRecordBatch, (CorruptRecordException, *READ_ERRORS)
 
 
+@cache
 def codecs() -> Any:
     """The module with a function for each kind of compression."""
     with _loading:
