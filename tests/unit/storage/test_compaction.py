@@ -210,6 +210,17 @@ def test_with_memory_for_few_keys_several_runs_do_it(disk, open_log):
     assert keyed(log) == [(n, key, value) for n, (key, value) in enumerate(pairs)][-20:]
 
 
+def test_a_tombstone_beyond_what_a_run_knows_stays_as_long_as_what_it_deletes(disk, open_log):
+    pairs = [(b"gone", b"v"), *((b"k%d" % n, b"v") for n in range(8)), (b"gone", None), (b"other", b"x")]
+    log = filled(disk, open_log, pairs, delete_retention_ms=50)
+    limits = CompactionLimits(map_bytes=24 * 6, read_bytes=100)
+    for run in range(6):  # each as if the one before had been stopped, and its time had passed
+        log._compaction(1000 + 50 * run, limits).run(log._swap)
+        left = [value for _, key, value in keyed(log) if key == b"gone"]
+        assert left in ([b"v", None], [None], [])
+    assert [offset for offset, _, _ in keyed(log)] == [*range(1, 9), 10]
+
+
 def test_a_run_that_reaches_half_a_segment_is_gone_on_with_after_a_restart(disk, open_log):
     pairs = [(b"k%d" % (n % 20), b"v%d" % n) for n in range(100)]
     log = filled(disk, open_log, pairs, segment_bytes=1 << 20)

@@ -45,10 +45,12 @@ class Keeper:
     """Decides about the batches of a run, given in the order of the log from its start on.
 
     `drops_tombstones` also speaks for markers: false while something is damaged, since
-    what a tombstone deletes, or a marker ends, may be what cannot be read.
+    what a tombstone deletes, or a marker ends, may be what cannot be read. For the same
+    reason a tombstone stays that lies beyond what `newest` knows: what it deletes stays too.
     """
 
     newest: OffsetMap
+    reached: int  # `newest` knows of every key below it
     aborted: AbortedRanges
     last_offset: int  # the newest record that is sealed stays, so that readers get to the end
     start_offset: int
@@ -96,7 +98,8 @@ class Keeper:
         stays[keyed] = (offsets[keyed] >= newest) & (offsets[keyed] >= self.start_offset)
         is_last = offsets == self.last_offset
         tombstones = keyed & np.array([null for _, _, null in rows], np.bool_)
-        return np.stack([stays | is_last, tombstones, tombstones & ~is_last], axis=1)
+        may_go = tombstones & ~is_last & (offsets < self.reached)
+        return np.stack([stays | is_last, tombstones, may_go], axis=1)
 
     def _decide(
         self, waiting: list[tuple[BatchHeader, memoryview, int]], flags: Flags

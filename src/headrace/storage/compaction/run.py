@@ -128,7 +128,7 @@ class Compaction:
         aborted = AbortedRanges(self.aborted)
         newest, reached, complete = self._newest_offsets(sealed, aborted)
         damaged = {damage.path for damage in self.reader.damage}
-        keeper = self._keeper(sealed, newest, aborted, damaged)
+        keeper = self._keeper(sealed, newest, reached, aborted, damaged)
         run = 1 + max((segment.run for segment in self.segments), default=0)
         saved = 0
         for group, next_offset in self._groups(sealed, reached, damaged):
@@ -138,13 +138,19 @@ class Compaction:
         return Outcome(saved, complete)
 
     def _keeper(
-        self, sealed: Sequence[Segment], newest: "OffsetMap", aborted: AbortedRanges, damaged: set[Path]
+        self,
+        sealed: Sequence[Segment],
+        newest: "OffsetMap",
+        reached: int,
+        aborted: AbortedRanges,
+        damaged: set[Path],
     ) -> "Keeper":
         from headrace.storage.compaction.keeping import Keeper
 
         ends = (last_offset_in(self.reader, s) for s in reversed(sealed) if s.path not in damaged)
         return Keeper(
             newest=newest,
+            reached=reached,
             aborted=aborted,
             last_offset=next((end for end in ends if end >= 0), -1),
             start_offset=self.start_offset,
