@@ -18,9 +18,9 @@ _READ_BYTES = 1024 * 1024
 class Extent:
     """Bytes of consecutive batches in one segment, beginning with a whole batch.
 
-    The last batch may be cut off by the size asked for, as in Kafka; the first is
-    always whole. The segment's file stays open and readable until `release`,
-    even if retention removes it meanwhile. One thread at a time.
+    The last batch may be cut off by the size asked for, as in Kafka, unless it is
+    known where it begins; the first is always whole. The segment's file stays open and
+    readable until `release`, even if retention removes it meanwhile. One thread at a time.
     """
 
     __slots__ = (

@@ -66,6 +66,11 @@ class SparseIndex:
         rank = bisect_left(range(len(self)), position, key=self._position)
         return self._entry(rank)[0] if rank < len(self) else None
 
+    def floor_of_position(self, position: int) -> int:
+        """The position of the last entry at or before `position`; the segment's start if there is none."""
+        rank = bisect_right(range(len(self)), position, key=self._position)
+        return self._position(rank - 1) if rank else 0
+
     def floor_of_time(self, timestamp_ms: int) -> tuple[int, int]:
         """Where to start walking for the first batch that holds `timestamp_ms` or later."""
         rank = bisect_left(range(len(self)), timestamp_ms, key=self._timestamp_before)

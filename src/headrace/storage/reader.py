@@ -163,6 +163,8 @@ class LogReader:
                 end = min(end, damage.start)
         whole = end - place.position
         size = min(whole, max(max_bytes, place.size_bytes))
+        if size < whole:
+            size = self._without_cut_batch(segment, place.position, size)
         return Extent(
             self,
             segment,
@@ -172,6 +174,19 @@ class LogReader:
             base_offset=place.base_offset,
             cut=size < whole,
         )
+
+    def _without_cut_batch(self, segment: Segment, position: int, size: int) -> int:
+        """At most `size` bytes from `position` on, without a batch that is cut, as far as memory tells.
+
+        The part of it would be of no use to its reader, who asks for all of it again.
+        At least half of `size`, lest a sparse index leave nothing of few small batches.
+        """
+        tail, index, end = self.tail, segment.index, position + size
+        if tail is not None and tail.segment is segment and tail.offsets and tail.positions[0] <= position:
+            boundary = tail.positions[bisect_right(tail.positions, end) - 1]
+        else:
+            boundary = index.floor_of_position(end) if index is not None else end
+        return boundary - position if boundary - position >= size // 2 else size
 
     def find(self, segment: Segment, fd: int, offset: int, *, wait: bool = True) -> BatchPlace | None:
         """The batch of this segment that holds `offset`, or the next one if compaction removed it."""

@@ -200,8 +200,9 @@ def test_max_bytes_cuts_but_the_first_batch_is_always_whole(peer, topic):
         peer.produce(topic, batch_of(bytes([n]) * 1000))
     first = peer.fetch(topic, 0, max_bytes=10)
     assert values_in(first) == [bytes(1000)]
-    two = bytes(peer.fetch(topic, 0, max_bytes=2500).records)
-    assert len(two) == 2500
+    two = peer.fetch(topic, 0, max_bytes=2500)
+    assert values_in(two) == [bytes(1000), bytes([1]) * 1000]
+    assert len(two.records) == 2 * len(batch_of(bytes(1000)))  # and no part of the third
 
 
 def test_a_record_of_ten_megabytes_goes_in_and_out_in_windows(peer):

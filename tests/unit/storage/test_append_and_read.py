@@ -97,8 +97,8 @@ def test_the_first_batch_is_whole_even_if_larger_than_asked_for(disk, open_log):
 
 
 def test_an_extent_ends_where_asked_and_read_drops_the_cut_batch(disk, open_log):
-    log = open_log(disk)
-    commit(log, batch(b"a"), batch(b"b"))
+    commit(open_log(disk), batch(b"a"), batch(b"b"))
+    log = open_log(disk.after_kill())  # which knows of the first batch only where it begins
     size = len(log.read(0, 1))
     extent = log.locate(0, size + 10)
     assert extent.size_bytes == size + 10
@@ -229,3 +229,33 @@ def test_readers_and_one_committer_work_at_the_same_time(tmp_path):
     for reader in readers:
         reader.join(timeout=60)
     assert not failures
+
+
+def test_an_extent_ends_between_batches_where_that_is_known(disk, open_log):
+    log = open_log(disk, index_interval_bytes=100)
+    commit(log, *[batch(b"x" * 100) for _ in range(20)])
+    one = len(batch(b"x" * 100))
+    for sealed in (False, True):
+        if sealed:
+            log.roll()
+            log = open_log(disk.after_kill(), index_interval_bytes=100)
+        for asked, given in [
+            (1, 1),
+            (one, 1),
+            (2 * one - 1, 1),
+            (2 * one, 2),
+            (5 * one + 7, 5),
+            (99 * one, 20),
+        ]:
+            with log.locate(0, asked) as extent:
+                assert extent.size_bytes == given * one, f"{asked} bytes asked for, sealed: {sealed}"
+
+
+def test_an_extent_of_few_small_batches_is_not_cut_to_one_by_a_sparse_index(disk, open_log):
+    log = open_log(disk, index_interval_bytes=4096)
+    commit(log, *[batch(b"x" * 100) for _ in range(100)])
+    log.roll()
+    log = open_log(disk.after_kill(), index_interval_bytes=4096)
+    with log.locate(3, 1000) as extent:
+        assert extent.size_bytes == 1000
+    assert len(read_all(log)) == 100
