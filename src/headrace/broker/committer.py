@@ -85,10 +85,13 @@ class Committer:
         self._running = 0
         self._turns = LoopTurns()
 
-    def run(self, log: Committable, done: Done) -> None:
-        """Commits what was appended to `log`, and what is appended until then."""
+    def run(self, log: Committable, done: Done, *, urgent: bool = True) -> None:
+        """Commits what was appended to `log`, and what is appended until then.
+
+        What is not urgent never holds the event loop up.
+        """
         self._running += 1
-        if self._is_light(log):
+        if urgent and self._is_light(log):
             # Not before what has been received already is appended too.
             asyncio.get_running_loop().call_soon(self._run_here, log, done)
         else:

@@ -1,7 +1,10 @@
 """A partition as the broker sees it: its log, who waits for its sync, who waits for its records.
 
 Group commit happens here. At most one commit of a partition runs at a time, as the
-committer sees fit; everything appended while it runs is taken by the next one.
+committer sees fit; everything appended while it runs is taken by the next one. The end
+of a transaction is not waited for by its producer, who was told when the decision was on
+disk: unless a reader waits, it is left for a moment, so that the records of the next
+transaction, if they come at once, share its sync.
 """
 
 import asyncio
@@ -19,6 +22,8 @@ logger = logging.getLogger(__name__)
 
 Synced = Callable[[BaseException | None], None]
 
+MARKER_DELAY_S = 0.005
+
 
 class Partition:
     """Appends, group commits and wake-ups of one partition. Event loop only."""
@@ -30,6 +35,7 @@ class Partition:
         self._idle_waiters: list[asyncio.Future[None]] = []
         self._unsynced: deque[tuple[int, int, Synced]] = deque()
         self._readers: set[Callable[[], None]] = set()
+        self._postponed: asyncio.TimerHandle | None = None  # the commit of markers
         self.produced_records = self.produced_bytes = 0
         self.fetched_records = self.fetched_bytes = 0
 
@@ -48,10 +54,19 @@ class Partition:
         return appended
 
     def append_marker(self, marker: Marker, *, now_ms: int) -> int:
-        """Queues the end of a producer's transaction and starts a commit if none runs; its offset."""
+        """Queues the end of a producer's transaction; its offset.
+
+        It is committed at once if somebody waits for records, else with what is appended
+        next, or after a moment.
+        """
         offset = self.log.append_marker(marker, now_ms=now_ms)
-        if not self._committing:
-            self._commit()
+        if self._committing or self._postponed is not None:
+            return offset
+        if self._readers or not self.log.commit_waits:
+            self._commit(urgent=False)
+        else:
+            later = asyncio.get_running_loop().call_later
+            self._postponed = later(MARKER_DELAY_S, lambda: self._commit(urgent=False))
         return offset
 
     @property
@@ -92,23 +107,33 @@ class Partition:
     def on_records(self, wake: Callable[[], None]) -> None:
         """Calls `wake` whenever the high watermark, and perhaps the last stable offset, moves."""
         self._readers.add(wake)
+        self.commit_postponed()
+
+    def commit_postponed(self) -> None:
+        """Somebody waits after all: commits at once what was left for a moment."""
+        if self._postponed is not None:
+            self._commit(urgent=False)
 
     def forget(self, wake: Callable[[], None]) -> None:
         self._readers.discard(wake)
 
     async def wait_idle(self) -> None:
-        """Waits until no commit runs."""
+        """Waits until no commit runs, and none is postponed."""
+        self.commit_postponed()
         while self._committing:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._idle_waiters.append(waiter)
             await waiter
 
-    def _commit(self) -> None:
+    def _commit(self, *, urgent: bool = True) -> None:
+        if self._postponed is not None:
+            self._postponed.cancel()
+            self._postponed = None
         if not self.log.commit_waits:
             self._acknowledge(self.log.commit())
             return
         self._committing = True
-        self._committer.run(self.log, self._committed)
+        self._committer.run(self.log, self._committed, urgent=urgent)
 
     def _committed(self, high_watermark: int, error: BaseException | None) -> None:
         if error is not None:

@@ -162,6 +162,8 @@ class Transactions(TransactionsShell):
             raise _refused(verdict.error, name)
         if verdict.error is None or blocked:
             return self._wait_done(name)
+        if producer.unfinished is not None:
+            self._hurry(producer.unfinished, but=partitions)
         self.take(verdict)
         return None
 
@@ -206,13 +208,10 @@ class Transactions(TransactionsShell):
     def _ends(self, producer: Transactional) -> dict[TopicPartition, int]:
         """Where the logs end of all that its transaction touched; what it appends next comes behind."""
         touched = producer.ongoing.partitions if producer.ongoing is not None else ()
-        topics, ends = self._broker.topics, {}
-        for topic_id, index in touched:
-            topic = topics.with_id(topic_id)
-            partition = topics.of(topic, index) if topic is not None else None
-            if partition is not None:
-                ends[topic_id, index] = partition.log.end_offset
-        return ends
+        found = {where: self._partition(where) for where in touched}
+        return {
+            where: partition.log.end_offset for where, partition in found.items() if partition is not None
+        }
 
     async def _announced(self, name: str, verdict: Verdict) -> Claim:
         """Once the decision is durable, and in the partitions before anything that its answer may lead to."""
@@ -226,6 +225,9 @@ class Transactions(TransactionsShell):
         ending = self._endings.get(name)
         if ending is None:
             return
+        unfinished = self._known(name).unfinished
+        if unfinished is not None:
+            self._hurry(unfinished)
         await asyncio.wait([ending.done], timeout=WAIT_S)
         if not ending.done.done():
             raise _refused(Code.CONCURRENT_TRANSACTIONS, name)

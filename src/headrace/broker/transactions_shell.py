@@ -22,10 +22,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.broker.coordinator_journal import Journal
 from headrace.broker.journaled import Journaled
+from headrace.broker.partition import Partition
 from headrace.errors import CorruptionError, HeadraceError, RequestError, RetriableError
 from headrace.groups import GroupSettings
 from headrace.groups import transactions as machine
-from headrace.groups.events import TopicPartition
+from headrace.groups.events import Partitions, TopicPartition
 from headrace.groups.transactions import (
     Claim,
     Decided,
@@ -246,12 +247,22 @@ class TransactionsShell(Journaled[TransactionEvent]):
                 return
             await asyncio.sleep(RETRY_DELAY_S)
 
+    def _partition(self, where: TopicPartition) -> Partition | None:
+        """None if it was deleted meanwhile."""
+        topic = self._broker.topics.with_id(where[0])
+        return self._broker.topics.of(topic, where[1]) if topic is not None else None
+
+    def _hurry(self, decided: Decided, *, but: Partitions = frozenset()) -> None:
+        """Its producer goes on: markers are committed now, `but` those that its records take along."""
+        for where in decided.partitions - but:
+            partition = self._partition(where)
+            if partition is not None:
+                partition.commit_postponed()
+
     def _mark(self, where: TopicPartition, decided: Decided) -> asyncio.Future[None] | None:
-        topic_id, index = where
-        topic = self._broker.topics.with_id(topic_id)
-        partition = self._broker.topics.of(topic, index) if topic is not None else None
+        partition = self._partition(where)
         if partition is None:
-            return None  # deleted meanwhile
+            return None
         marker = Marker(decided.claim.producer_id, decided.marker_epoch, _COORDINATOR_EPOCH, decided.commit)
         partition.append_marker(marker, now_ms=self._broker.clock.now_ms())
         return partition.synced()

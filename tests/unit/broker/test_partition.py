@@ -5,7 +5,8 @@ from pathlib import Path
 
 from headrace.broker.committer import Committer
 from headrace.broker.partition import Partition
-from headrace.storage import Files, PartitionLog
+from headrace.records import Record, encode_batch
+from headrace.storage import Files, Marker, PartitionLog
 from headrace.testing.batches import batch
 from headrace.testing.disk import SimulatedDisk
 
@@ -45,3 +46,95 @@ def test_a_checkpoint_follows_the_acknowledgement_and_the_next_commit_follows_it
     again = PartitionLog.open(PATH, files=Files(disk))
     assert again.high_watermark == 2
     assert again.scanned_bytes == len(batch(b"b"))
+
+
+def in_a_transaction(number):
+    return encode_batch(
+        [Record(0, 5000, None, b"x")],
+        producer_id=7,
+        producer_epoch=0,
+        base_sequence=number,
+        transactional=True,
+    )
+
+
+def with_partition(use, disk=None):
+    """Runs `use(partition)` on an event loop, and closes what it used."""
+
+    async def run():
+        committer = Committer(2)
+        partition = Partition(PartitionLog.open(PATH, files=Files(disk or SimulatedDisk())), committer)
+        try:
+            await use(partition)
+            await partition.wait_idle()
+            assert partition.log.end_offset == partition.log.high_watermark
+        finally:
+            committer.close()
+
+    asyncio.run(run())
+
+
+async def begin(partition, number=0):
+    partition.append(in_a_transaction(number), now_ms=5000)
+    await partition.synced()
+    await partition.wait_idle()
+
+
+def end(partition):
+    partition.append_marker(Marker(7, 0, 0, True), now_ms=5000)
+    return partition.synced()
+
+
+def test_the_end_of_a_transaction_shares_the_sync_of_the_records_behind_it(monkeypatch):
+    monkeypatch.setattr("headrace.broker.partition.MARKER_DELAY_S", 3600)
+
+    async def use(partition):
+        await begin(partition)
+        ended = end(partition)
+        await asyncio.sleep(0.01)
+        assert not ended.done() and partition.log.high_watermark == 1
+        partition.append(in_a_transaction(1), now_ms=5000)
+        await ended
+        await partition.synced()
+        assert partition.log.high_watermark == 3
+
+    with_partition(use)
+
+
+def test_the_end_of_a_transaction_is_synced_after_a_moment_if_nothing_follows():
+    async def use(partition):
+        await begin(partition)
+        await asyncio.wait_for(end(partition), 30)
+        assert partition.last_stable_offset == 2
+
+    with_partition(use)
+
+
+def test_the_end_of_a_transaction_is_synced_at_once_where_a_reader_waits(monkeypatch):
+    monkeypatch.setattr("headrace.broker.partition.MARKER_DELAY_S", 3600)
+
+    async def use(partition):
+        await begin(partition)
+        wake = asyncio.Event()
+        partition.on_records(wake.set)
+        await asyncio.wait_for(end(partition), 30)  # the reader was there before it
+        partition.forget(wake.set)
+        await begin(partition, 1)
+        ended = end(partition)
+        partition.on_records(wake.set)  # and comes after it
+        await asyncio.wait_for(ended, 30)
+        assert partition.last_stable_offset == 4
+
+    with_partition(use)
+
+
+def test_the_end_of_a_transaction_is_not_left_behind_when_a_partition_is_closed(monkeypatch):
+    monkeypatch.setattr("headrace.broker.partition.MARKER_DELAY_S", 3600)
+    disk = SimulatedDisk()
+
+    async def use(partition):
+        await begin(partition)
+        end(partition)
+
+    with_partition(use, disk)
+    assert PartitionLog.open(PATH, files=Files(disk)).last_stable_offset == 2
