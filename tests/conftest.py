@@ -38,7 +38,7 @@ def kafka_log() -> Iterator[Connection]:
     from headrace.testing.kafka import KafkaServer, PeerUnavailable
 
     try:
-        server = KafkaServer(quick=True)
+        server = KafkaServer({"group.initial.rebalance.delay.ms": "0"}, quick=True)
     except PeerUnavailable as reason:
         pytest.skip(str(reason))
     with server:

@@ -69,6 +69,7 @@ def test_it_tells_its_memory_and_its_start_time(kafka):
     assert 0 < kafka.start_seconds < 60
 
 
+@pytest.mark.slow
 def test_records_survive_a_kill_and_the_folder_does_not_survive_stop(jars):
     with KafkaServer({"log.flush.interval.messages": "1"}, quick=True) as server:
         produce(server, "kept", [b"before"])
@@ -92,7 +93,7 @@ def test_a_server_ends_with_the_process_that_started_it_however_that_ends(jars):
     killed = (
         "import os, signal\n"
         "from headrace.testing.kafka import KafkaServer\n"
-        "server = KafkaServer()\n"
+        "server = KafkaServer(quick=True)\n"
         "print(server.pid, server.data_dir, flush=True)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
@@ -121,6 +122,7 @@ def test_a_registry_out_of_reach_leaves_no_half_fetched_folder(tmp_path, monkeyp
     assert list((tmp_path / "cache").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_two_fetches_at_once_get_one_complete_folder(jars, tmp_path):
     found = []
     both = [threading.Thread(target=lambda: found.append(fetch_kafka(tmp_path))) for _ in range(2)]

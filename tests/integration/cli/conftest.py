@@ -10,7 +10,6 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 from headrace.testing.broker import BrokerProcess
-from headrace.testing.kafka import KafkaServer, PeerUnavailable
 
 COMMAND = [sys.executable, "-m", "headrace"]
 
@@ -61,12 +60,7 @@ def bootstrap(request, tmp_path_factory):
         with BrokerProcess(tmp_path_factory.mktemp("cli-broker")) as broker:
             yield broker.bootstrap
         return
-    try:
-        kafka = KafkaServer({"group.initial.rebalance.delay.ms": "0"}, quick=True)
-    except PeerUnavailable as reason:
-        pytest.skip(str(reason))
-    with kafka:
-        yield kafka.bootstrap
+    yield request.getfixturevalue("kafka_log").bootstrap_servers
 
 
 @pytest.fixture
