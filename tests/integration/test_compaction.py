@@ -140,9 +140,7 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="
 
 
 def test_a_topic_is_compacted_within_memory_while_producing_goes_on(tmp_path):
-    compact_while_producing(
-        tmp_path, records=100_000, keys=10_000, memory_bound=150 * MIB, segment_bytes=MIB
-    )
+    compact_while_producing(tmp_path, records=100_000, keys=10_000, memory_bound=150 * MIB, segment_bytes=MIB)
 
 
 @pytest.mark.slow

@@ -2,9 +2,9 @@
 
 Group commit happens here. At most one commit of a partition runs at a time, as the
 committer sees fit; everything appended while it runs is taken by the next one. The end
-of a transaction is not waited for by its producer, who was told when the decision was on
-disk: unless a reader waits, it is left for a moment, so that the records of the next
-transaction, if they come at once, share its sync.
+of a transaction is not waited for by its producer, who is told when the decision is on
+disk, so it never holds the event loop up; and where there are many to commit, they are left
+for a moment unless a reader waits: records of the next transaction then share the sync.
 """
 
 import asyncio
@@ -53,20 +53,20 @@ class Partition:
                 self._commit()
         return appended
 
-    def append_marker(self, marker: Marker, *, now_ms: int) -> int:
-        """Queues the end of a producer's transaction; its offset.
+    def append_marker(self, marker: Marker, *, now_ms: int, may_wait: bool = False) -> int:
+        """Queues the end of a producer's transaction and starts a commit if none runs; its offset.
 
-        It is committed at once if somebody waits for records, else with what is appended
-        next, or after a moment.
+        If it `may_wait` and nobody waits for records, it is committed with what is
+        appended next, or after a moment.
         """
         offset = self.log.append_marker(marker, now_ms=now_ms)
         if self._committing or self._postponed is not None:
             return offset
-        if self._readers or not self.log.commit_waits:
-            self._commit(urgent=False)
-        else:
+        if may_wait and not self._readers:
             later = asyncio.get_running_loop().call_later
             self._postponed = later(MARKER_DELAY_S, lambda: self._commit(urgent=False))
+        else:
+            self._commit(urgent=False)
         return offset
 
     @property

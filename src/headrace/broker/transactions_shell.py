@@ -264,7 +264,8 @@ class TransactionsShell(Journaled[TransactionEvent]):
         if partition is None:
             return None
         marker = Marker(decided.claim.producer_id, decided.marker_epoch, _COORDINATOR_EPOCH, decided.commit)
-        partition.append_marker(marker, now_ms=self._broker.clock.now_ms())
+        now_ms = self._broker.clock.now_ms()
+        partition.append_marker(marker, now_ms=now_ms, may_wait=len(decided.partitions) > 1)
         return partition.synced()
 
     def _end_offsets(self, group_id: str, decided: Decided) -> asyncio.Future[None]:

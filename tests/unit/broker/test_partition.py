@@ -80,8 +80,8 @@ async def begin(partition, number=0):
     await partition.wait_idle()
 
 
-def end(partition):
-    partition.append_marker(Marker(7, 0, 0, True), now_ms=5000)
+def end(partition, may_wait=True):
+    partition.append_marker(Marker(7, 0, 0, True), now_ms=5000, may_wait=may_wait)
     return partition.synced()
 
 
@@ -105,6 +105,17 @@ def test_the_end_of_a_transaction_is_synced_after_a_moment_if_nothing_follows():
     async def use(partition):
         await begin(partition)
         await asyncio.wait_for(end(partition), 30)
+        assert partition.last_stable_offset == 2
+
+    with_partition(use)
+
+
+def test_the_end_of_a_transaction_that_may_not_wait_is_synced_at_once(monkeypatch):
+    monkeypatch.setattr("headrace.broker.partition.MARKER_DELAY_S", 3600)
+
+    async def use(partition):
+        await begin(partition)
+        await asyncio.wait_for(end(partition, may_wait=False), 30)
         assert partition.last_stable_offset == 2
 
     with_partition(use)
