@@ -65,10 +65,7 @@ def _survive_within(life, told, waiting, chance, traffic):
         if what == "driver":
             for _ in range(chance.randrange(3)):
                 life.wait_for("batch")
-            kill(life.pid)
-            life.wait_killed()
-            traffic.away()
-            return False
+            return _end(life, traffic)
         if what == "worker":
             workers = life.workers()
             assert workers, "no Python worker"
@@ -79,7 +76,15 @@ def _survive_within(life, told, waiting, chance, traffic):
                 pass
             broker = int(said.rpartition("process ")[2].rstrip(")"))
         life.wait_for("batch")
-    return not waiting
+    return not waiting or _end(life, traffic)  # a kill at a step needs a life of its own
+
+
+def _end(life, traffic):
+    """Kills the driver; False."""
+    kill(life.pid)
+    life.wait_killed()
+    traffic.away()
+    return False
 
 
 def test_views_and_topics_are_whole_after_kills_of_a_worker_the_broker_and_the_driver(stores, tmp_path):
