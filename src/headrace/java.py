@@ -90,11 +90,16 @@ def spark_environment(java: JavaHome, python: str = sys.executable) -> dict[str,
 
 
 def probe_java(command: Path) -> Probe:
-    """Asks a `java` for its version and home by running it; never raises."""
+    """Asks a `java` for its version and home by running it; never raises.
+
+    A script that stands before another `java` may take what that one does not: our own
+    wrapper does, which a child process finds as its JAVA_HOME. The one behind it is asked.
+    """
     probe = read_probe(*_run(command, VECTOR_MODULE), has_vector_module=True)
     if probe.home is None:
-        probe = read_probe(*_run(command), has_vector_module=False)
-    return probe
+        return read_probe(*_run(command), has_vector_module=False)
+    behind = probe.home / "bin" / "java"
+    return probe_java(behind) if behind.exists() and not behind.samefile(command) else probe
 
 
 def read_probe(status: int, output: str, *, has_vector_module: bool) -> Probe:

@@ -24,7 +24,7 @@ from mutations import ABSURD, MUTATIONS, with_length
 ANSWER_TIMEOUT_S = 3.0
 PARK_TIMEOUT_S = 0.15
 # These may keep a client waiting for what another one does, as long as the client asked for.
-MAY_PARK = {"produce", "fetch", "join_group", "sync_group"}
+MAY_PARK = {"produce", "fetch", "share_fetch", "join_group", "sync_group"}
 MAX_FRAME_BYTES = 100 << 20
 
 Versions = dict[str, tuple[int, int, int]]

@@ -76,6 +76,13 @@ def test_a_wrapper_drops_only_the_vector_module_and_keeps_every_other_argument(t
     assert done.stdout == "-Xmx1g -Da=b c  main\n"
 
 
+def test_a_child_that_inherits_the_wrapper_as_its_java_home_gets_it_too(tmp_path):
+    home = fake_java(tmp_path / "trimmed", "21", vector=False)
+    surroundings = {"PATH": "", "HOME": str(tmp_path)}
+    found = java.find_java({**surroundings, "JAVA_HOME": str(home)})
+    assert java.find_java({**surroundings, "JAVA_HOME": str(found.home)}) == found
+
+
 def test_many_processes_may_make_the_wrapper_at_once(tmp_path):
     home = fake_java(tmp_path / "trimmed", "21", vector=False)
     program = (
