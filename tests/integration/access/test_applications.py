@@ -1,6 +1,7 @@
 """An application, its console, its webhooks and its proof on a log that wants TLS and a login."""
 
 import base64
+import contextlib
 import json
 import os
 import subprocess
@@ -120,8 +121,11 @@ def require_no_password_in(folder):
 
 
 def command_lines():
-    here = psutil.Process()
-    return [" ".join(each.cmdline()) for each in here.children(recursive=True) if each.is_running()]
+    found = []
+    for each in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):  # it has ended meanwhile
+            found.append(" ".join(each.cmdline()))
+    return found
 
 
 @pytest.mark.spark
