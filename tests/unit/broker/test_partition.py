@@ -3,6 +3,8 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from headrace.broker.committer import Committer
 from headrace.broker.partition import Partition
 from headrace.records import Record, encode_batch
@@ -101,21 +103,15 @@ def test_the_end_of_a_transaction_shares_the_sync_of_the_records_behind_it(monke
     with_partition(use)
 
 
-def test_the_end_of_a_transaction_is_synced_after_a_moment_if_nothing_follows():
-    async def use(partition):
-        await begin(partition)
-        await asyncio.wait_for(end(partition), 30)
-        assert partition.last_stable_offset == 2
-
-    with_partition(use)
-
-
-def test_the_end_of_a_transaction_that_may_not_wait_is_synced_at_once(monkeypatch):
-    monkeypatch.setattr("headrace.broker.partition.MARKER_DELAY_S", 3600)
+@pytest.mark.parametrize(
+    ("may_wait", "delay_s"), [(True, 0.005), (False, 3600)], ids=["after a moment", "at once"]
+)
+def test_the_end_of_a_transaction_is_synced_although_nothing_follows(monkeypatch, may_wait, delay_s):
+    monkeypatch.setattr("headrace.broker.partition.MARKER_DELAY_S", delay_s)
 
     async def use(partition):
         await begin(partition)
-        await asyncio.wait_for(end(partition, may_wait=False), 30)
+        await asyncio.wait_for(end(partition, may_wait=may_wait), 30)
         assert partition.last_stable_offset == 2
 
     with_partition(use)
