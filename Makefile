@@ -16,12 +16,12 @@ endif
 VENV := .venv
 RUN := $(VENV)/bin/python
 STAMP := $(VENV)/.setup-done
-PYTEST := $(RUN) -m pytest -n 2 --dist loadgroup
+PYTEST := $(RUN) -m pytest -n 3 --dist loadgroup
 INSTALL := --disable-pip-version-check --quiet --no-input
 
 help:
 	@echo "make demo      run the demonstration: a shop that lives (SECONDS=60: and is proved)"
-	@echo "make test      run the tests (default tier, two workers)"
+	@echo "make test      run the tests (default tier, three workers)"
 	@echo "make check     lint, types and the rooms' contract"
 	@echo "make setup     build .venv; the others do so by themselves"
 	@echo "make bench     run the benchmarks"

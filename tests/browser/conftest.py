@@ -15,7 +15,7 @@ from tests.browser.shop import Shop
 from headrace.testing.broker import BrokerProcess
 
 HERE = Path(__file__).parent
-PATIENCE_MS = 30_000  # conditions are awaited; this only bounds how long a failure takes
+PATIENCE_MS = 60_000  # conditions are awaited; this only bounds how long a failure takes
 SIZE = {"width": 1280, "height": 860}
 
 

@@ -45,7 +45,7 @@ class Console:
             return any(each.get("command") == name for each in self._commands)
 
         with self._heard:
-            assert self._heard.wait_for(asked, 30), self._commands
+            assert self._heard.wait_for(asked, 60), self._commands
 
     def messages(self) -> str:
         """What it wrote to standard error."""
@@ -54,7 +54,7 @@ class Console:
 
     def __exit__(self, *_: object) -> None:
         self._process.stdin.close()
-        self._process.wait(30)
+        self._process.wait(60)
         self._reader.join(10)
         self._process.stdout.close()
         self._messages.close()

@@ -62,7 +62,10 @@ class Shop:
         self.bootstrap = bootstrap
         self.url = f"sqlite:///{data / 'views.db'}"
         self.store = open_store(self.url)
-        self.producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "log_level": 0})
+        # Idempotent: tests rely on the order and the number of records, also when a batch is sent again.
+        self.producer = Producer(
+            {"bootstrap.servers": bootstrap, "linger.ms": 5, "log_level": 0, "enable.idempotence": True}
+        )
         self._batches: dict[str, int] = {}
         data.mkdir(parents=True, exist_ok=True)
         self._lock = (data / "run.lock").open("w")
@@ -103,7 +106,7 @@ class Shop:
         self.producer.poll(0)
 
     def flush(self) -> None:
-        assert self.producer.flush(30) == 0
+        assert self.producer.flush(120) == 0
 
     def apply(
         self,

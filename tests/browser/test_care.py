@@ -5,12 +5,25 @@ import re
 from playwright.sync_api import expect
 from tests.browser.shop import DEAD, LATE, ORDERS, REVENUE, closed, dead_letter, late_record, minute, revenue
 
+# Notices go by themselves after a few seconds; what they said is kept, however late it is looked for.
+KEEP_NOTICES = """
+window.notices = [];
+document.addEventListener("DOMContentLoaded", () => new MutationObserver((changes) => {
+    for (const { addedNodes } of changes) for (const box of addedNodes) window.notices.push(box.textContent);
+}).observe(document.getElementById("notices"), { childList: true }));
+"""
+
+
+def wait_notice(page, text: str) -> None:
+    page.wait_for_function("(text) => window.notices.some((said) => said.includes(text))", arg=text)
+
 
 def test_late_records_are_counted_by_view_and_by_window(shop, open_page):
     books = {"on_time": 90, "corrected": 7, "dropped": 3}
-    shop.apply(REVENUE, [closed(revenue(minute(20), "late", 1.0))], watermark=minute(19), books=books)
+    window = minute(20)
+    shop.apply(REVENUE, [closed(revenue(window, "late", 1.0))], watermark=minute(19), books=books)
     for offset in range(3):
-        about = late_record("revenue_per_minute", minute(20), 95, offset=offset)
+        about = late_record("revenue_per_minute", window, 95, offset=offset)
         shop.send(LATE, {"order_id": "o-late"}, headers=about)
     shop.flush()
     page = open_page("late")
@@ -27,11 +40,13 @@ def test_late_records_are_counted_by_view_and_by_window(shop, open_page):
 
 
 def test_a_dead_letter_tells_why_and_is_sent_again_once(shop, open_page):
-    page = open_page("dead-letters")
+    shop.send(DEAD, b"{}", key="o-other", headers=dead_letter("no event time", offset=42))
+    shop.flush()
+    page = open_page("dead-letters", script=KEEP_NOTICES)
+    expect(page.get_by_role("row", name="no event time")).to_be_visible()
     shop.send(
         DEAD, b'{"order_id": oops', key="o-dead", headers=dead_letter("the value is not JSON", offset=41)
     )
-    shop.send(DEAD, b"{}", key="o-other", headers=dead_letter("no event time", offset=42))
     shop.flush()
     row = page.get_by_role("row", name="the value is not JSON")
     expect(row).to_contain_text("shop.orders:0@41")
@@ -45,20 +60,20 @@ def test_a_dead_letter_tells_why_and_is_sent_again_once(shop, open_page):
     row.get_by_role("checkbox").check()
     page.get_by_role("button", name="Send 1 letter again").click()
     page.get_by_role("dialog").get_by_role("button", name="Send again").click()
-    expect(page.get_by_text("1 letter sent again.")).to_be_visible()
+    wait_notice(page, "1 letter sent again.")
     page.goto(page.url.replace("dead-letters", f"topics/{ORDERS}"))
     expect(page.locator(".record-row:visible").filter(has_text="oops")).to_have_count(1)
 
 
 def test_a_rebuild_asks_for_the_name_is_passed_on_and_shows_its_progress(shop, console, open_page):
-    page = open_page("rebuild")
+    page = open_page("rebuild", script=KEEP_NOTICES)
     expect(page.get_by_text("Not rebuilt since the driver started.")).to_be_visible()
     page.get_by_role("button", name="Rebuild all views").click()
     sure = page.get_by_role("button", name="Rebuild", exact=True)
     expect(sure).to_be_disabled()
     page.get_by_label("Type shop to confirm").fill("shop")
     sure.click()
-    expect(page.get_by_text("The rebuild was asked for")).to_be_visible()
+    wait_notice(page, "The rebuild was asked for")
     console.wait_for_command("rebuild")
 
     shop.rebuild(targets={ORDERS: {"0": 100, "1": 100}}, positions={"0": 50, "1": 0})

@@ -8,7 +8,7 @@ import sys
 import pytest
 from playwright.sync_api import expect
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
 PATIENCE_MS = 240_000
 APPLICATION = '''
@@ -61,12 +61,19 @@ def test_an_order_of_the_button_comes_through_the_log_and_spark_to_the_chart(add
     form.get_by_role("button", name="Place an order").click()
 
     trail = form.locator(".trail li")
-    expect(trail.first).to_contain_text("shop.orders:0@0")
+    expect(trail.first).to_contain_text("shop.orders:0@0", timeout=PATIENCE_MS)
     chart = page.get_by_role("img", name=re.compile("^revenue_per_minute: revenue.*lakeside 123.5"))
     expect(chart).to_be_visible(timeout=PATIENCE_MS)
     expect(chart.locator("rect")).to_have_count(1)
 
     form.get_by_label("amount").fill("0.5")
-    form.get_by_role("button", name="Place an order").click()
-    expect(trail.filter(has_text="revenue_per_minute")).to_contain_text("reflects it", timeout=PATIENCE_MS)
-    expect(page.locator('[data-view="revenue_per_minute"]')).to_contain_text("2 on time")
+    step = trail.filter(has_text="revenue_per_minute")
+    for number in range(1, 6):  # the page waits half a minute for a batch; a busy machine may take longer
+        form.get_by_role("button", name="Place an order").click()
+        expect(trail.first).to_contain_text(f"shop.orders:0@{number}", timeout=PATIENCE_MS)
+        expect(step).to_contain_text(re.compile("reflects it|not yet"), timeout=PATIENCE_MS)
+        if "reflects it" in step.inner_text():
+            break
+    expect(step).to_contain_text("reflects it")
+    view = page.locator('[data-view="revenue_per_minute"]')
+    expect(view).to_contain_text(f"{number + 1} on time", timeout=PATIENCE_MS)

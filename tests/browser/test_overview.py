@@ -12,7 +12,7 @@ def ends(shop) -> dict[int, int]:
     """The log ends of the orders."""
     reader = Consumer({"bootstrap.servers": shop.bootstrap, "group.id": "ends", "log_level": 0})
     try:
-        return {each: reader.get_watermark_offsets(TopicPartition(ORDERS, each), 10)[1] for each in range(4)}
+        return {each: reader.get_watermark_offsets(TopicPartition(ORDERS, each), 60)[1] for each in range(4)}
     finally:
         reader.close()
 
@@ -64,6 +64,7 @@ def test_without_an_application_the_overview_says_how_to_start_one(broker, open_
         ):
             page.goto(f"{bare.url}/#/{route}")
             expect(page.get_by_text(words)).to_be_visible()
+        page.close()  # before its console: a browser logs each attempt to find it again
 
 
 def test_a_second_click_sends_another_record_of_another_moment(open_page):

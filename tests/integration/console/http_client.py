@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -19,10 +20,34 @@ class Answer:
         return json.loads(self.body)
 
 
+PATIENCE_S = 60
+
+
 def ask(
-    url: str, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None, **query
+    url: str,
+    method: str,
+    path: str,
+    body: Any = None,
+    headers: dict[str, str] | None = None,
+    *,
+    patient: bool = True,
+    **query,
 ) -> Answer:
-    """One request; a body that is not bytes goes as JSON, query parameters with None are left out."""
+    """One request; a body that is not bytes goes as JSON, query parameters with None are left out.
+
+    A log that takes long to answer on a busy machine is a 503 that says "try again": a patient reader does.
+    """
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        answer = _ask(url, method, path, body, headers, query)
+        if not (patient and method == "GET" and answer.status == 503) or time.monotonic() > deadline:
+            return answer
+        time.sleep(0.2)
+
+
+def _ask(
+    url: str, method: str, path: str, body: Any, headers: dict[str, str] | None, query: dict[str, Any]
+) -> Answer:
     parts = urlsplit(url)
     given = dict(headers or {})
     if body is not None and not isinstance(body, bytes):

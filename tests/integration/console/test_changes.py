@@ -3,6 +3,7 @@
 import json
 import random
 import threading
+import time
 
 import pytest
 from tests.integration.console.conftest import row
@@ -53,7 +54,7 @@ class Subscriber(threading.Thread):
             self.failure = error
 
     def _follow(self, last: str) -> str:
-        left = self._random.randint(1, 6)
+        left = self._random.randint(1, 6) if self.seen else 1  # everybody is cut at least once
         try:
             with Events(self._console.url, PATH, last_id=last) as events:
                 for event in events:
@@ -70,6 +71,14 @@ class Subscriber(threading.Thread):
         return last
 
 
+def wait_all_began(subscribers):
+    """However slow the console is: the last batch is not in the first event of anybody."""
+    deadline = time.monotonic() + 120
+    while not all(each.seen for each in subscribers):
+        assert time.monotonic() < deadline, [each.failure for each in subscribers if not each.seen]
+        time.sleep(0.01)
+
+
 def followed_through(console, shop, *, subscribers, batches, restarts=0, seed=None):
     """Subscribers that are cut at random while batches come; what each has seen."""
     seed = random.randrange(1 << 30) if seed is None else seed
@@ -82,6 +91,8 @@ def followed_through(console, shop, *, subscribers, batches, restarts=0, seed=No
         each.start()
     pauses = threading.Event()
     for number, size in enumerate(sizes):
+        if number == batches - 1:
+            wait_all_began(found)
         shop.apply([row("eu", minute, number) for minute in range(size)])
         pauses.wait(choose.random() / 20)
         if restarts and number % (batches // (restarts + 1)) == batches // (restarts + 1) - 1:
@@ -162,7 +173,7 @@ def test_a_number_from_the_future_is_a_reset(console, shop):
 
 
 def test_a_web_socket_brings_the_same_changes(console, shop):
-    with connect(console.url.replace("http", "ws") + PATH + "?since=0") as socket:
+    with connect(console.url.replace("http", "ws") + PATH + "?since=0", open_timeout=60) as socket:
         start, changes = json.loads(socket.recv(30)), json.loads(socket.recv(30))
         assert (start["event"], changes["event"], changes["id"]) == ("start", "changes", "1")
         shop.apply([row("eu", 0, 5), row("eu", 1, 6)])

@@ -205,12 +205,12 @@ def test_a_web_socket_brings_the_same_events(console, make_topic, write):
     topic = make_topic("socketed", 1, retention_ms=-1)
     write(topic, [b'{"a":\n1}', b"two"])
     address = console.url.replace("http", "ws") + f"/v1/topics/{topic}/records"
-    with connect(f"{address}?from=earliest") as socket:
+    with connect(f"{address}?from=earliest", open_timeout=60) as socket:
         start, records = json.loads(socket.recv(30)), json.loads(socket.recv(30))
     assert (start["event"], start["id"]) == ("start", "0:0")
     assert (records["event"], records["id"]) == ("records", "0:2")
     assert [each["value"] for each in records["records"]] == [{"a": 1}, "two"]
-    with connect(f"{address}?since=0:1") as socket:
+    with connect(f"{address}?since=0:1", open_timeout=60) as socket:
         assert json.loads(socket.recv(30))["id"] == "0:1"
         assert [each["offset"] for each in json.loads(socket.recv(30))["records"]] == [1]
 

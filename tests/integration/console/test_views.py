@@ -161,7 +161,7 @@ def test_a_read_with_a_token_waits_until_the_view_reflects_the_write(own):
     reader.join(0.3)
     assert reader.is_alive()
     shop.apply([row("eu", 0, 3)], offsets={1: 1})
-    reader.join(30)
+    reader.join(90)
     assert orders(answers[0]) == [3]
     assert decode_token(answers[0].headers["headrace-reflects"]) == {shop.topic: {0: 0, 1: 1}}
 
@@ -220,7 +220,7 @@ def test_a_view_that_is_behind_says_by_how_much(own):
 def test_a_view_whose_driver_never_ran_is_not_built_yet(own):
     shop, url = own
     shop.store.drop("revenue")
-    answer = ask(url, "GET", ROWS)
+    answer = ask(url, "GET", ROWS, patient=False)
     assert (answer.status, answer.json["type"]) == (503, "urn:headrace:problem:not-built")
     (view,) = ask(url, "GET", "/v1/views").json["views"]
     assert view["problem"] and view["reflected"] is None

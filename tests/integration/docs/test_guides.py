@@ -16,6 +16,7 @@ from headrace.app.picture import as_svg
 from headrace.app.planning import plan_app
 from headrace.app.surroundings import reading_from
 from headrace.client import Connection
+from headrace.testing.broker import BrokerProcess
 
 PAGES = (REPOSITORY / "README.md", DOCS / "from-kafka.md", DOCS / "from-spark.md")
 BLOCKS = [
@@ -51,9 +52,10 @@ def test_an_application_is_planned_as_headrace_plan_does(block, spark, tmp_path)
 
 
 @pytest.mark.parametrize("block", only("runs"))
-def test_a_kafka_client_runs_as_it_is(block, our_log: Connection):
-    program = block.text.replace("127.0.0.1:9092", our_log.bootstrap_servers)
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+def test_a_kafka_client_runs_as_it_is(block, tmp_path):
+    with BrokerProcess(tmp_path) as broker:  # its own: the topic's name is one that other tests use too
+        program = block.text.replace("127.0.0.1:9092", broker.bootstrap)
+        ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
     assert ended.stdout == "orders 0 0 b'{\"amount\": 20.0}'\n", ended.stderr
 
 

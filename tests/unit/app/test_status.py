@@ -2,11 +2,13 @@
 
 import json
 import os
+import time
 from dataclasses import replace
 
 from headrace.app.reports import BatchReport
 from headrace.app.starting import locked
 from headrace.app.status import (
+    WRITE_INTERVAL_S,
     AppStatus,
     Rebuild,
     StatusBoard,
@@ -102,11 +104,12 @@ def test_what_was_noted_is_in_the_file_and_reads_back_the_same(tmp_path):
 
 
 def test_the_file_is_rarely_written_however_often_something_is_noted(tmp_path):
+    began = time.monotonic()
     board = StatusBoard(tmp_path)
     for number in range(1_000):
         board.message(str(number))
     board.close()
-    assert board.writes <= 5
+    assert board.writes <= 5 + (time.monotonic() - began) / WRITE_INTERVAL_S
     assert read_status(tmp_path).messages[-1].text == "999"
 
 

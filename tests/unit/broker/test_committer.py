@@ -28,7 +28,7 @@ async def outcome_of(committer, work):
     done = asyncio.get_running_loop().create_future()
     committer.run(work, lambda *outcome: done.set_result((*outcome, threading.current_thread())))
     assert not done.done()
-    return await asyncio.wait_for(done, 10)
+    return await asyncio.wait_for(done, 60)
 
 
 @pytest.fixture
@@ -52,12 +52,12 @@ def test_a_small_commit_with_nothing_else_under_way_runs_on_the_loop(committer):
 
 def test_a_small_commit_beside_another_runs_on_a_thread(committer):
     begun, go_on = threading.Event(), threading.Event()
-    slow = Work(lambda: begun.set() or go_on.wait(10) or 1)
+    slow = Work(lambda: begun.set() or go_on.wait(60) or 1)
     small = Work(go_on.set, pending_bytes=1)
 
     async def both():
         first = asyncio.ensure_future(outcome_of(committer, slow))
-        await asyncio.to_thread(begun.wait, 10)
+        await asyncio.to_thread(begun.wait, 60)
         await outcome_of(committer, small)
         await first
 
@@ -89,7 +89,7 @@ def test_an_error_is_an_outcome_and_the_next_commit_runs(committer, pending_byte
 
 
 def test_as_many_commits_run_at_once_as_there_may_be_threads(committer):
-    both, third = threading.Barrier(2, timeout=10), threading.Event()
+    both, third = threading.Barrier(2, timeout=60), threading.Event()
 
     async def three():
         works = [Work(both.wait), Work(both.wait), Work(third.set)]
@@ -115,17 +115,17 @@ def test_what_follows_a_commit_runs_on_a_thread_and_does_not_keep_the_next_one_f
     def behind():
         threads.append(threading.current_thread())
         begun.set()
-        go_on.wait(10)
+        go_on.wait(60)
 
     async def both():
         done = asyncio.Event()
         committer.run_on_thread(behind, done.set)
-        await asyncio.to_thread(begun.wait, 10)
+        await asyncio.to_thread(begun.wait, 60)
         work = Work(lambda: 7, pending_bytes=1)
         await outcome_of(committer, work)
         assert not done.is_set()
         go_on.set()
-        await asyncio.wait_for(done.wait(), 10)
+        await asyncio.wait_for(done.wait(), 60)
         return work.thread
 
     assert asyncio.run(both()) is threading.main_thread()
@@ -136,7 +136,7 @@ def test_what_fails_behind_a_commit_is_logged_and_over(committer, caplog):
     async def fail():
         done = asyncio.Event()
         committer.run_on_thread(lambda: 1 // 0, done.set)
-        await asyncio.wait_for(done.wait(), 10)
+        await asyncio.wait_for(done.wait(), 60)
 
     asyncio.run(fail())
     assert "ZeroDivisionError" in caplog.text

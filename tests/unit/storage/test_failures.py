@@ -157,17 +157,17 @@ def test_a_batch_appended_while_a_failing_commit_runs_fails_with_it(disk, open_l
 
     def refuse(*_):
         writing.set()
-        go_on.wait(10)
+        go_on.wait(60)
         raise OSError(errno.ENOSPC, "no space left")
 
     disk.pwritev, original = refuse, disk.pwritev
     outcome = []
     worker = threading.Thread(target=lambda: outcome.append(_error_of(log.commit)))
     worker.start()
-    assert writing.wait(10)
+    assert writing.wait(60)
     meanwhile = log.append(batch(b"meanwhile"), now_ms=2).last_offset, log.generation
     go_on.set()
-    worker.join(10)
+    worker.join(60)
     disk.pwritev = original
     assert outcome[0].full
     with pytest.raises(DiskError):

@@ -9,7 +9,7 @@ const histories = new Map();
 /** The newest status (null before the first), and whether the stream is open. */
 export const live = { status: null, connected: false, lastAt: 0 };
 
-/** Calls `callback(live)` now if there is a status, and whenever it or the connection changes. */
+/** Calls `callback(live)` whenever there is a status and it or the connection changes, and now if there is one. */
 export function watch(callback, signal) {
   watchers.add(callback);
   signal?.addEventListener("abort", () => watchers.delete(callback), { once: true });
@@ -17,6 +17,7 @@ export function watch(callback, signal) {
 }
 
 function changed() {
+  if (!live.status) return;
   for (const callback of [...watchers]) callback(live);
 }
 

@@ -18,7 +18,7 @@ const PAGE = 200;
 const idOf = (letter) => `${letter.topic}:${letter.partition}:${letter.offset}`;
 
 export async function show({ root, signal }) {
-  const state = { letters: [], next: null, chosen: new Set(), reason: "" };
+  const state = { letters: [], next: null, chosen: new Set(), turn: 0 };
   const trouble = h("div", {});
   const none = h("div", {});
   const detail = h("aside", { class: "record-detail", "aria-label": "The chosen letter", tabindex: "0" }, empty("No letter chosen", "Choose one to see why it died."));
@@ -37,7 +37,7 @@ export async function show({ root, signal }) {
     ],
   });
   letters.element.querySelector("th").append(all);
-  const further = h("button", { type: "button", hidden: true, onclick: () => load() }, "Further letters");
+  const further = h("button", { type: "button", hidden: true, onclick: () => load(state.next) }, "Further letters");
   const body = h("div", { class: "records" }, h("div", { class: "record-list" }, letters.element, further), detail);
   const toolbar = h("div", { class: "toolbar" }, search, may("writer") && redrive);
   put(root, heading("Dead letters", "Records that could not be read, with the reason and where they stood. Sent again they go to the topic they came from."), trouble, none, toolbar, body);
@@ -86,18 +86,15 @@ export async function show({ root, signal }) {
     notify(`${count(answer.sent, "letter")} sent again.`, answer.skipped ? { next: `${count(answer.skipped, "letter")} did not say where they came from and stay.` } : {});
     state.chosen.clear();
     all.checked = false;
-    await reload();
-  }
-
-  async function reload() {
-    Object.assign(state, { letters: [], next: null });
     await load();
   }
 
-  async function load() {
-    const page = await attempt(trouble, () => read(path(["dead-letters"], { limit: PAGE, cursor: state.next }), signal), { signal });
-    if (!page) return;
-    state.letters = [...state.letters, ...page.letters];
+  /** Reads the first letters, or those behind the ones shown; of two readings at a time the later one counts. */
+  async function load(cursor = null) {
+    const turn = ++state.turn;
+    const page = await attempt(trouble, () => read(path(["dead-letters"], { limit: PAGE, cursor }), signal), { signal });
+    if (!page || turn !== state.turn) return;
+    state.letters = cursor ? [...state.letters, ...page.letters] : page.letters;
     state.next = page.next ?? null;
     further.hidden = !state.next;
     draw();
@@ -107,7 +104,7 @@ export async function show({ root, signal }) {
   let known = null;
   watch(({ status }) => {
     const ends = Object.entries(status.topics ?? {}).filter(([name]) => name.endsWith(".dead")).map(([, each]) => each.end).join();
-    if (known !== null && known !== ends) reload();
+    if (known !== ends) load(); // at the first time too: something may have come since it was read
     known = ends;
   }, signal);
 }

@@ -46,8 +46,9 @@ export async function show({ root, signal }) {
   let version = null;
   watch(async ({ status }) => {
     const now = JSON.stringify((status.views ?? []).map((view) => view.books));
-    if (version !== null && now !== version) await load().catch(() => {}); // the next change tries again
+    if (now === version) return;
     version = now;
+    await load().catch(() => {}); // at the first time too: something may have come since; the next change tries again
   }, signal);
 }
 

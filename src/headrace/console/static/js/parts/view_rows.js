@@ -1,6 +1,6 @@
 // A view's rows: filtered and ordered by the server, page by page; what a correction changed is marked.
 
-import { h, put, say } from "../dom.js";
+import { h, perFrame, put, say } from "../dom.js";
 import { icon } from "../icons.js";
 import { path, read } from "../api.js";
 import { cell, count, exact, number } from "../format.js";
@@ -15,7 +15,7 @@ const OPERATORS = [["eq", "is"], ["ne", "is not"], ["ge", "at least"], ["gt", "m
 export function viewRows(view, signal) {
   const { columns } = view;
   const first = columns.find((column) => /timestamp/.test(column.type));
-  const state = { filters: [], order: first ? `-${first.name}` : "", cursors: [""], version: null, loading: false, marked: new Set(), told: () => {} };
+  const state = { filters: [], order: first ? `-${first.name}` : "", cursors: [""], version: null, loading: false, rows: null, marked: new Set(), told: () => {} };
   const chips = h("div", { class: "chips" });
   const trouble = h("div", {});
   const pages = pager();
@@ -28,6 +28,8 @@ export function viewRows(view, signal) {
     })), { id: " mark", title: "", fill: fillMark }],
   });
   const element = h("div", {}, filterForm(columns, add), chips, trouble, rows.element, pages.element);
+
+  const redraw = perFrame(() => state.rows && rows.update(state.rows), signal);
 
   function sort(column, descending) {
     state.order = `${descending ? "-" : ""}${column}`;
@@ -66,6 +68,7 @@ export function viewRows(view, signal) {
     try {
       const page = await read(path(["views", view.name, "rows"], [...asked(), ["limit", PAGE], ["cursor", state.cursors.at(-1)]]), signal);
       put(trouble);
+      state.rows = page.rows;
       rows.update(page.rows);
       state.next = page.next ?? null;
       pages.update(state.cursors.length, page.rows.length, state.next);
@@ -111,6 +114,7 @@ export function viewRows(view, signal) {
     },
     mark(key) {
       state.marked.add(keyOf(view, key));
+      redraw(); // the row may have been read before its change was heard of
     },
     csv: () => path(["views", view.name, "rows"], [...asked(), ["format", "csv"]]),
     onasked(callback) {
