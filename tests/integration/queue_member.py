@@ -38,7 +38,7 @@ class QueueMember:
     def fetch(
         self,
         *,
-        wait_ms: int = 5_000,
+        wait_ms: int = 20_000,
         acks: Sequence[tuple[int, int, int]] = (),
         epoch: int | None = None,
         most: int = 100,

@@ -110,11 +110,11 @@ def compact_while_producing(folder, *, records, keys, memory_bound, segment_byte
         (partition,) = (f.parent for f in folder.glob("topics/*/0/checkpoint") if name_of(f) == TOPIC)
         sealed = max(int(file.stem) for file in partition.glob("*.log"))
         broker.settings["upkeep_interval_ms"] = 200
-        broker.restart()
-        began = time.monotonic()
         stop = threading.Event()
         writer = threading.Thread(target=load.write_until, args=(stop,))
-        writer.start()
+        writer.start()  # before compaction can begin, which may be over in a moment
+        broker.restart()
+        began = time.monotonic()
         while clean_end(partition) < sealed:
             assert time.monotonic() - began < 600, "not compacted within ten minutes"
             stop.wait(0.05)

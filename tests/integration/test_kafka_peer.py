@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from headrace.errors import ConfigError
 from headrace.testing.kafka import KAFKA_VERSION, KafkaServer, PeerUnavailable, fetch_kafka
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def test_settings_reach_the_server(kafka):
 def test_it_tells_its_memory_and_its_start_time(kafka):
     assert kafka.is_alive()
     assert kafka.rss_bytes() > 50_000_000  # a JVM with Kafka in it cannot be smaller
-    assert 0 < kafka.start_seconds < 60
+    assert 0 < kafka.start_seconds < 180  # when it would have been given up
 
 
 @pytest.mark.slow

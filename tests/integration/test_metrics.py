@@ -5,6 +5,7 @@ import http.client
 import json
 import socket
 import struct
+import time
 from pathlib import Path
 
 import pytest
@@ -122,15 +123,23 @@ def closed(broker, reason):
     return value(scrape(broker), "headrace_connections_closed_total", reason=reason)
 
 
+def wait_until(condition):
+    """A broker notices that a connection has ended a moment after its client."""
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come about in time"
+
+
 def test_connections_are_counted_open_refused_and_closed(broker, peer):
-    assert value(scrape(broker), "headrace_connections") == 1
+    peer.request(Api.API_VERSIONS, 2, {})
+    wait_until(lambda: value(scrape(broker), "headrace_connections") == 1)
     refused, malformed = closed(broker, "refused"), closed(broker, "malformed")
     many = [socket.create_connection(("127.0.0.1", broker.port)) for _ in range(5)]
     assert many[-1].recv(1) == b""
-    assert closed(broker, "refused") == refused + 1
+    wait_until(lambda: closed(broker, "refused") == refused + 1)
     many[0].sendall(struct.pack(">i", -5))
     assert many[0].recv(1) == b""
-    assert closed(broker, "malformed") == malformed + 1
+    wait_until(lambda: closed(broker, "malformed") == malformed + 1)
     for each in many:
         each.close()
 

@@ -72,8 +72,8 @@ def committed(broker, topic):
     reader.assign([TopicPartition(topic, index, 0) for index in range(2)])
     values, ended = [], set()
     while len(ended) < 2:
-        message = reader.poll(10)
-        assert message is not None, "no end of the partitions within 10 s"
+        message = reader.poll(60)
+        assert message is not None, "no end of the partitions within 60 s"
         if message.error():
             ended.add(message.partition())
         else:
@@ -89,9 +89,9 @@ def state(raw):
 
 
 def wait_for_state(raw, wanted):
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while state(raw) != wanted:
-        assert time.monotonic() < deadline, f"{state(raw)}, not {wanted}, after 20 s"
+        assert time.monotonic() < deadline, f"{state(raw)}, not {wanted}, after 60 s"
 
 
 def refused(code):
@@ -153,11 +153,12 @@ def test_a_newer_instance_aborts_and_fences_the_older_one(broker, topic, bumps):
 
 @PROTOCOLS
 def test_a_transaction_that_takes_too_long_is_aborted(broker, topic, bumps):
-    with producing(broker, bumps=bumps, timeout_ms=150) as raw:
+    with producing(broker, bumps=bumps, timeout_ms=3_000) as raw:
         raw.send(topic, 0, b"slow")
         wait_for_state(raw, "CompleteAbort")
         with refused(FENCED):
             raw.end(commit=True)
+        raw.timeout_ms = 60_000  # the next one may take its time
         raw.init(keep=True)
         raw._added.clear()
         raw.send(topic, 0, b"quick")
@@ -235,6 +236,7 @@ def test_a_commit_that_overtakes_its_records_is_sent_away_once_and_then_commits_
                 raw.end(commit=True)
             raw.send(topic, 0, b"r%d" % number)
             raw.end(commit=True)
+            wait_for_state(raw, "CompleteCommit")
         with refused(CONCURRENT):
             raw.end(commit=True)
         with refused(INVALID_STATE):
@@ -346,7 +348,7 @@ def test_transactional_ids_are_forgotten_for_good_when_they_were_not_used_for_lo
         async with Broker(settings).serving() as broker:
             assert not await broker.transactions.producers()
 
-    asyncio.run(asyncio.wait_for(life(), 20))
+    asyncio.run(asyncio.wait_for(life(), 60))
 
 
 # --- real clients ---------------------------------------------------------------------------------

@@ -1,33 +1,49 @@
 """Topics for tests of the client and the source: made, filled and removed with confluent-kafka."""
 
 import json
+import time
 import uuid
 from collections.abc import Iterable
 from typing import Any
 
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import NewPartitions, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from headrace.client import Connection, admin, producer
 
-TIMEOUT_S = 30
+TIMEOUT_S = 60
 
 
 def create_topic(log: Connection, partitions: int = 1, name: str | None = None) -> str:
     name = name or f"t-{uuid.uuid4().hex[:12]}"
     client = admin(log)  # kept: its futures fail once it is gone
     client.create_topics([NewTopic(name, partitions, 1)])[name].result(TIMEOUT_S)
+    _wait_known(client, name, partitions)
     return name
 
 
 def delete_topic(log: Connection, name: str) -> None:
     client = admin(log)  # kept: its futures fail once it is gone
     client.delete_topics([name])[name].result(TIMEOUT_S)
+    _wait_known(client, name, 0)
 
 
 def add_partitions(log: Connection, name: str, total: int) -> None:
     client = admin(log)  # kept: its futures fail once it is gone
     client.create_partitions([NewPartitions(name, total)])[name].result(TIMEOUT_S)
+    _wait_known(client, name, total)
+
+
+def _wait_known(client: AdminClient, name: str, partitions: int) -> None:
+    """Until the broker tells clients of as many partitions: a Kafka does a moment after it has made them."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        found = client.list_topics(timeout=TIMEOUT_S).topics.get(name)
+        if (
+            0 if found is None else sum(each.leader >= 0 for each in found.partitions.values())
+        ) == partitions:
+            return
+        assert time.monotonic() < deadline, f"{name} does not have {partitions} partitions"
 
 
 def delete_records(log: Connection, name: str, before: int) -> None:

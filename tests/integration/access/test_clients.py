@@ -19,17 +19,17 @@ MECHANISMS = ["SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN"]
 def send(properties, topic, *values):
     """Sends and waits; the errors, one for each value that was refused."""
     errors = []
-    producer = ck.Producer({**properties, "message.timeout.ms": 8000})
+    producer = ck.Producer({**properties, "message.timeout.ms": 60_000})
     for value in values:
         producer.produce(topic, value, on_delivery=lambda error, _: errors.append(error))
-    assert producer.flush(20) == 0
+    assert producer.flush(90) == 0
     return [error for error in errors if error is not None]
 
 
 def read(properties, topic, count):
     consumer = ck.Consumer({"group.id": topic, "enable.auto.commit": False, **properties})
     consumer.assign([ck.TopicPartition(topic, 0, 0)])
-    values, deadline = [], time.monotonic() + 20
+    values, deadline = [], time.monotonic() + 60
     while len(values) < count and time.monotonic() < deadline:
         for message in consumer.consume(1000, 0.5):
             if message.error():
@@ -69,7 +69,7 @@ def test_aiokafka_writes_and_reads(secured, topic, pki, mechanism):
         async with aiokafka.AIOKafkaProducer(**login) as producer:
             await producer.send_and_wait(topic, b"hello")
         consumer = aiokafka.AIOKafkaConsumer(topic, group_id=topic, auto_offset_reset="earliest", **login)
-        async with consumer, asyncio.timeout(20):
+        async with consumer, asyncio.timeout(60):
             return (await consumer.getone()).value
 
     assert asyncio.run(run()) == b"hello"
@@ -87,9 +87,9 @@ def test_kafka_python_writes_and_reads(secured, topic, pki, mechanism):
         "ssl_cafile": str(pki.ca),
     }
     producer = kafka.KafkaProducer(**login)
-    producer.send(topic, b"hello").get(20)
+    producer.send(topic, b"hello").get(60)
     producer.close()
-    consumer = kafka.KafkaConsumer(topic, auto_offset_reset="earliest", consumer_timeout_ms=15000, **login)
+    consumer = kafka.KafkaConsumer(topic, auto_offset_reset="earliest", consumer_timeout_ms=60_000, **login)
     assert next(consumer).value == b"hello"
     consumer.close()
 
@@ -126,7 +126,7 @@ def login_error(properties):
     errors = []
     client = AdminClient({**properties, "error_cb": errors.append})
     wanted = (ck.KafkaError._AUTHENTICATION, ck.KafkaError._SSL)
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         with contextlib.suppress(ck.KafkaException):
             client.list_topics(timeout=0.3)
@@ -175,11 +175,11 @@ def test_old_tls_and_no_tls_are_turned_away(secured, pki):
     old = context(pki)
     old.minimum_version = ssl.TLSVersion.TLSv1
     old.maximum_version = ssl.TLSVersion.TLSv1_1
-    with pytest.raises(OSError), socket.create_connection((host, int(port)), 10) as raw:
+    with pytest.raises(OSError), socket.create_connection((host, int(port)), 60) as raw:
         old.wrap_socket(raw, server_hostname="localhost")
-    with socket.create_connection((host, int(port)), 10) as raw:
+    with socket.create_connection((host, int(port)), 60) as raw:
         raw.sendall(b"\0\0\0\x0a" + b"\0\x12\0\0\0\0\0\x01\xff\xff")  # ApiVersions, in the clear
-        raw.settimeout(10)
+        raw.settimeout(60)
         received = b""
         with contextlib.suppress(ConnectionError):
             while chunk := raw.recv(100):
@@ -193,7 +193,7 @@ def test_a_certificate_of_a_stranger_is_turned_away(secured, pki, tmp_path):
     wrapped = context(pki)
     wrapped.load_cert_chain(certificate, key)
     host, port = secured.bootstrap.split(":")
-    with pytest.raises(OSError), socket.create_connection((host, int(port)), 10) as raw:
+    with pytest.raises(OSError), socket.create_connection((host, int(port)), 60) as raw:
         tls = wrapped.wrap_socket(raw, server_hostname="localhost")
         tls.sendall(b"\0\0\0\x0a" + b"\0\x12\0\0\0\0\0\x01\xff\xff")
         if not tls.recv(1):

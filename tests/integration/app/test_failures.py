@@ -9,8 +9,10 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 from app_runs import (
+    TIMEOUT_S,
     catch_up,
     counting,
     event,
@@ -55,18 +57,14 @@ def test_the_older_of_two_drivers_on_one_store_is_fenced_and_says_so(spark, our_
         with kept_running(counting(topic, store=store), our_log, tmp_path / "newer") as newer:
             send(our_log, topic, [event(2), event(50)], 1)
             with pytest.raises(RequestError, match=rf"the query on {topic} failed: .*counts.*"):
-                older.wait(60)
+                older.wait(TIMEOUT_S)
             ends = log_ends(our_log, topic)
             wait_until(newer, lambda: reflected(store).offsets.get(topic) == ends)
             require_equal(spark, app, our_log, store)
 
 
 def descendants(pid):
-    found = []
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in map(int, task.read_text().split()):
-            found += [child, *descendants(child)]
-    return found
+    return [each.pid for each in psutil.Process(pid).children(recursive=True)]
 
 
 def is_alive(pid):
@@ -119,7 +117,7 @@ def test_a_signal_ends_a_run_and_all_its_processes(tmp_path, number):
         assert process.returncode == 0 and not err, err
     finally:
         process.kill()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while left := [pid for pid in family if is_alive(pid)]:
         assert time.monotonic() < deadline, left
         time.sleep(0.05)  # a process that is not our child can only be looked at

@@ -62,7 +62,7 @@ def test_the_watermark_does_what_the_page_on_time_says(spark, our_log, tmp_path)
         before = reflected(store)
         add_partitions(our_log, topic, 3)
         send(our_log, topic, [event(5), event(last + 500)], 2)
-        wait_until(started, lambda: seconds_of(store)["here", 0] == 3)
+        wait_until(started, lambda: seconds_of(store)["here", 0] == 3 and caught_up())
         after = reflected(store)
         assert after.offsets[topic][2] == 2
         assert after.books["corrected"] == before.books.get("corrected", 0) + 1

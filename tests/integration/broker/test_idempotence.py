@@ -225,8 +225,8 @@ def consume(port, isolation):
     found = []
     try:
         while True:
-            message = consumer.poll(10)
-            assert message is not None, "nothing within 10 s"
+            message = consumer.poll(60)
+            assert message is not None, "nothing within 60 s"
             if message.error() is not None:
                 assert message.error().code() == ck.KafkaError._PARTITION_EOF
                 return found

@@ -13,7 +13,7 @@ from headrace.wire import Api, ErrorCode, encode_request, versions_of
 from .conftest import Peer, batch_of, produce_fields
 
 
-def closed_by_the_other_side(sock: socket.socket, seconds: float = 10) -> bool:
+def closed_by_the_other_side(sock: socket.socket, seconds: float = 60) -> bool:
     sock.settimeout(seconds)
     try:
         return sock.recv(1) == b""
@@ -72,7 +72,7 @@ def test_a_request_that_stays_half_is_given_up(start):
 
 
 def test_an_idle_connection_is_closed_and_a_busy_one_is_not(start):
-    broker = start(idle_timeout_ms=1500)
+    broker = start(idle_timeout_ms=5_000)
     with (
         contextlib.closing(Peer(broker.port)) as busy,
         socket.create_connection(("127.0.0.1", broker.port)) as idle,
@@ -97,7 +97,8 @@ def test_connections_beyond_the_limit_are_closed(start):
         peer.request(Api.API_VERSIONS, 2, {})
 
 
-def test_large_requests_wait_for_memory_and_small_ones_do_not(start):
+def test_large_requests_wait_for_memory_and_small_ones_do_not(start, monkeypatch):
+    monkeypatch.setattr("headrace.broker.server.STALLED_MS", 60_000)  # none of these is to be closed for it
     broker = start(request_memory_bytes=1_000_000)
     memory = broker.request_memory
     with contextlib.ExitStack() as stack:
@@ -128,9 +129,10 @@ def test_one_that_stalls_on_memory_that_others_want_is_closed_soon(start):
     with contextlib.ExitStack() as stack:
         peers = [stack.enter_context(contextlib.closing(Peer(broker.port))) for _ in range(3)]
         peers[0].create("t")
-        for peer in peers:
+        for peer in peers[:2]:
             peer.socket.sendall(frame[:500_000])
-        wait_until(lambda: broker.request_memory.wanted)
+        wait_until(lambda: broker.request_memory.held_bytes > 1_800_000)
+        peers[2].socket.sendall(frame[:500_000])  # who waits, for as long as a stall is put up with
         stalled = peers[0].socket
         while not closed_by_the_other_side(stalled):
             pass
@@ -150,7 +152,7 @@ def test_memory_of_a_client_that_left_in_the_middle_comes_back(start):
 def wait_until(condition) -> None:
     import time
 
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline, "the condition did not come true"
         time.sleep(0.005)

@@ -41,7 +41,7 @@ def test_a_fetch_at_the_end_waits_for_the_next_record(broker, peer, topic):
     thread.start()
     wait_for_reader(broker, topic)
     peer.produce(topic, batch_of(b"at last"))
-    thread.join(10)
+    thread.join(60)
     assert values_in(answers[0]) == [b"at last"]
     reader.close()
 
@@ -50,7 +50,7 @@ def wait_for_reader(broker, topic):
     """Until a fetch is parked at the partition."""
     import time
 
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not broker.partition(topic, 0)._readers:
         assert time.monotonic() < deadline, "no fetch was parked"
         time.sleep(0.005)
@@ -85,7 +85,7 @@ def test_a_waiting_fetch_gathers_what_comes_until_there_is_enough(broker, peer):
     wait_for_reader(broker, "gathering")
     for partition, value in [(2, b"1"), (0, b"2"), (2, b"3")]:
         peer.produce("gathering", batch_of(value), partition=partition)
-    thread.join(10)
+    thread.join(60)
     parts = answers[0].responses[0].partitions
     assert [values_in(part) for part in parts] == [[b"0", b"2"], [], [b"1", b"3"]]
     assert [part.high_watermark for part in parts] == [2, 0, 2]
@@ -108,10 +108,10 @@ def test_a_parked_fetch_of_a_client_that_left_is_forgotten(broker, topic):
     thread.start()
     wait_for_reader(broker, topic)
     reader.socket.shutdown(2)
-    thread.join(10)
+    thread.join(60)
     import time
 
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while broker.partition(topic, 0)._readers:
         assert time.monotonic() < deadline, "the fetch is still parked"
         time.sleep(0.005)

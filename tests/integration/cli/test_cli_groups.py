@@ -15,12 +15,12 @@ def read_and_commit(join, group, topic, count, **settings):
     """A member that has processed `count` records; still a member."""
     member = join(group, topic, **settings)
     for _ in range(count):
-        wait_for(lambda: member.poll(0.2))
+        wait_for(lambda: (message := member.poll(0.2)) is not None and message.error() is None)
     member.commit(asynchronous=False)
     return member
 
 
-def wait_for(condition, timeout_s=40):
+def wait_for(condition, timeout_s=90):
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         if found := condition():
@@ -41,7 +41,7 @@ def test_a_description_shows_members_assignments_and_lag(headrace, topic, group,
     assert shown["partitions"] == [{"topic": topic, "partition": index} for index in (0, 1)]
     zero, one = described["partitions"]
     assert (zero["committed"], zero["log_end"], zero["lag_records"]) == (3, 5, 2)
-    assert 90 <= zero["lag_seconds"] < 150
+    assert 90 <= zero["lag_seconds"] < 390
     assert zero["member_id"] == one["member_id"] == shown["member_id"]
     assert (one["committed"], one["lag_records"], one["lag_seconds"]) in [(None, None, None), (0, 0, 0.0)]
     assert (described["lag_records"], described["lag_seconds"]) == (2, zero["lag_seconds"])

@@ -77,7 +77,7 @@ class Membership:
     protocol: str = "classic"
     assignor: str | None = None
     instance_id: str | None = None
-    session_timeout_ms: int = 6000
+    session_timeout_ms: int = 15_000
     allow_auto_create: bool | None = None
 
 
@@ -116,7 +116,7 @@ class Driver(ABC):
 
     @abstractmethod
     def read(
-        self, topic: str, start: Mapping[int, int], count: int, *, timeout_s: float = 20
+        self, topic: str, start: Mapping[int, int], count: int, *, timeout_s: float = 60
     ) -> list[Record]:
         """Read exactly `count` records from the given offsets on, in no group."""
 

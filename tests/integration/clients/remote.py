@@ -25,7 +25,7 @@ from clients.driver import (
 )
 from clients.lines import pack, unpack
 
-ANSWER_TIMEOUT_S = 60
+ANSWER_TIMEOUT_S = 120
 
 
 class ClientProcess:
@@ -115,7 +115,7 @@ class RemoteDriver(Driver):
         return [Sent(**fields) for fields in self.process.call("produce", **args)]
 
     def read(
-        self, topic: str, start: Mapping[int, int], count: int, *, timeout_s: float = 20
+        self, topic: str, start: Mapping[int, int], count: int, *, timeout_s: float = 60
     ) -> list[Record]:
         found = self.process.call("read", topic=topic, start=start, count=count, timeout_s=timeout_s)
         return [record_from(fields) for fields in found]

@@ -94,7 +94,7 @@ def wait_shared(members: list[Member], wanted: Places) -> list[Places]:
         owned = [member.look().assigned for member in members]
         return all(owned) and frozenset().union(*owned) == wanted and sum(map(len, owned)) == len(wanted)
 
-    wait_until(settled, timeout_s=30, about=lambda: [member.look() for member in members])
+    wait_until(settled, about=lambda: [member.look() for member in members])
     return [member.look().assigned for member in members]
 
 
@@ -152,7 +152,7 @@ def test_partitions_of_a_member_that_died_go_to_the_others(
     wait_shared([doomed, survivor], all_of(topic))
     doomed_process.die()
     wait_shared([survivor], all_of(topic))
-    assert SERVER_SIDE_SESSION_TIMEOUT_MS < 30_000, "or the wait above is too short to see it"
+    assert SERVER_SIDE_SESSION_TIMEOUT_MS < 60_000, "or the wait above is too short to see it"
 
 
 def test_a_static_member_that_restarts_causes_no_rebalance(
@@ -163,7 +163,7 @@ def test_a_static_member_that_restarts_causes_no_rebalance(
 
     def membership(name: str) -> Membership:
         return Membership(
-            group=group, topics=[topic], protocol=protocol, instance_id=name, session_timeout_ms=15_000
+            group=group, topics=[topic], protocol=protocol, instance_id=name, session_timeout_ms=25_000
         )
 
     stays = join(client, membership("a"))
@@ -187,7 +187,7 @@ def test_a_second_member_with_the_same_instance_id_does_not_share_but_replace(
 ):
     topic = new_topic(PARTITIONS)
     client = clients["java"]
-    membership = Membership(group=group, topics=[topic], instance_id="only", session_timeout_ms=15_000)
+    membership = Membership(group=group, topics=[topic], instance_id="only", session_timeout_ms=25_000)
     first = join(client, membership)
     wait_shared([first], all_of(topic))
     second = join(client, membership)

@@ -20,7 +20,7 @@ RESTARTS = [
 ]
 
 
-def until_accepted(call: Callable[[], T], *, timeout_s: float = 20) -> T:
+def until_accepted(call: Callable[[], T], *, timeout_s: float = 60) -> T:
     """Repeat while the client cannot reach a broker, or a coordinator, that is coming back."""
     deadline = time.monotonic() + timeout_s
     while True:
@@ -97,7 +97,7 @@ def test_a_member_goes_on_reading_after_the_broker_came_back(
         client.commit(handle, topic, {0: 1})
         restart(own_target)
         until_accepted(lambda: client.produce(topic, [Message(value=b"after", partition=0)]))
-        wait_until(lambda: b"after" in seen(), timeout_s=30, about=lambda: (found, client.member(handle)))
+        wait_until(lambda: b"after" in seen(), about=lambda: (found, client.member(handle)))
     finally:
         client.leave(handle)
     assert found.count(b"before") == 1

@@ -7,7 +7,7 @@ import confluent_kafka as ck
 
 PACE_S = 0.01
 LINES_AT_ONCE = 20
-PATIENCE_S = 90
+PATIENCE_S = 120
 
 
 class LineWriter:

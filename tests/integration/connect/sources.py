@@ -10,7 +10,7 @@ TOPIC = "lines"
 
 # A dead worker is noticed in seconds, or the tests would mostly wait for that.
 QUICK = {
-    "session.timeout.ms": "2000",
+    "session.timeout.ms": "6000",
     "heartbeat.interval.ms": "500",
     "scheduled.rebalance.max.delay.ms": "0",
 }

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import time
 
 import pytest
 from connect.lines import CommittedReader, LineWriter
@@ -69,7 +70,9 @@ def assert_it_says_what_is_wrong(worker):
 
 def assert_it_is_asked_by_calls(worker, config):
     assert worker.put("lines", config) is False
-    assert worker.status("lines").is_running
+    deadline = time.monotonic() + 90
+    while not worker.status("lines").is_running:  # it may be starting again with its configuration
+        assert time.monotonic() < deadline, worker.status("lines")
     assert worker.names() == ["lines"]
     worker.remove("lines")
     pid = worker.pid

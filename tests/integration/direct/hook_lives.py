@@ -37,7 +37,7 @@ class Log:
 
     def __init__(self, bootstrap):
         self.bootstrap = bootstrap
-        self.connection = Connection(bootstrap_servers=bootstrap, retry_timeout_ms=20_000)
+        self.connection = Connection(bootstrap_servers=bootstrap, retry_timeout_ms=60_000)
         self.admin = AdminClient({"bootstrap.servers": bootstrap})
         self.app = App(f"app-{uuid.uuid4().hex[:8]}")
 
@@ -54,7 +54,7 @@ class Log:
         for value in values:
             given = {} if partition is None else {"partition": partition}
             producer.produce(topic, json.dumps(value), key=key or None, headers=headers, **given)
-        assert producer.flush(20) == 0
+        assert producer.flush(60) == 0
 
     def read(self, topic, partition=0):
         """All committed records of a partition."""
@@ -69,7 +69,7 @@ class Log:
         reader.assign([TopicPartition(topic, partition, 0)])
         found = []
         while True:
-            message = reader.poll(20)
+            message = reader.poll(60)
             assert message is not None
             if message.error() is not None:
                 reader.close()
@@ -84,7 +84,7 @@ class Log:
         """What `headrace hooks list` would show, by name."""
         return {each["hook"]: each for each in list_hooks(self.connection, app=self.app.name)}
 
-    def wait_for(self, condition, timeout_s=30):
+    def wait_for(self, condition, timeout_s=90):
         """Until the condition holds of what is known of the hooks."""
         deadline = time.monotonic() + timeout_s
         while not condition(found := self.hooks()):
@@ -92,13 +92,16 @@ class Log:
             time.sleep(0.2)
         return found
 
-    def wait_for_counts(self, hook, timeout_s=30, **counts):
+    def wait_for_counts(self, hook, timeout_s=90, **counts):
         return self.wait_for(lambda hooks: counts.items() <= hooks[hook]["counts"].items(), timeout_s)[hook]
 
 
 @contextlib.contextmanager
-def delivering(log, *, sources=(), environment=None):
-    """The hooks of the log's application at work in this process, on a loop in a thread."""
+def delivering(log, *, sources=(), environment=None, ended=None):
+    """The hooks of the log's application at work in this process, on a loop in a thread.
+
+    `ended` is set when they are not any more, whatever the reason.
+    """
     messages, ready, loop, stop, failure = [], threading.Event(), asyncio.new_event_loop(), None, []
 
     async def main():
@@ -123,10 +126,12 @@ def delivering(log, *, sources=(), environment=None):
             failure.append(error)
         finally:
             ready.set()
+            if ended is not None:
+                ended.set()
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    assert ready.wait(30)
+    assert ready.wait(90)
     try:
         if failure:
             raise failure[0]

@@ -74,14 +74,14 @@ class Receiver:
     def ids(self):
         return [each.id for each in self.requests]
 
-    def wait_for(self, condition, timeout_s=30):
+    def wait_for(self, condition, timeout_s=90):
         """Until the condition holds of the requests that came; fails with what did come."""
         with self.arrived:
             held = self.arrived.wait_for(lambda: condition(self.requests), timeout_s)
         assert held, f"{len(self.requests)} requests came: {self.requests[-3:]}"
         assert not self.invalid, self.invalid
 
-    def wait_for_count(self, count, timeout_s=30):
+    def wait_for_count(self, count, timeout_s=90):
         self.wait_for(lambda requests: len(requests) >= count, timeout_s)
 
     def _accept(self):

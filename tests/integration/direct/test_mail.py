@@ -55,7 +55,7 @@ def mailbox():
 
 
 def served(box, **given):
-    controller = OnFreePort(box, hostname="127.0.0.1", port=0, **given)
+    controller = OnFreePort(box, hostname="127.0.0.1", port=0, ready_timeout=60, **given)
     controller.start()
     box.url = f"smtp://127.0.0.1:{controller.port}"
     yield box
@@ -69,7 +69,7 @@ def message(value=b'{"order_id": "o-1", "amount": 120}', number=1):
 
 def target(**given):
     fields = {"to": ("a@example.com", "b@example.com"), "sender": "shop@example.com",
-              "subject": "large order {order_id}", "smtp": "env:SMTP", "timeout_s": 5.0}  # fmt: skip
+              "subject": "large order {order_id}", "smtp": "env:SMTP", "timeout_s": 60.0}  # fmt: skip
     return Email(**(fields | given))
 
 

@@ -17,7 +17,7 @@ LATE_COMMIT = (
 def wait_for_abort(log, producer):
     """Kafka looks every ten seconds for transactions that took too long."""
     fields = {"transactional_ids": [producer.name]}
-    for _ in range(1_500):
+    for _ in range(3_000):
         (found,) = log.ask(Api.DESCRIBE_TRANSACTIONS, 0, fields).transaction_states
         if found.transaction_state == "CompleteAbort":
             return
@@ -88,7 +88,7 @@ def mixed(log):
 
 @case(LIFE, "a transaction that took too long is aborted; who aborts it too goes on, in the second version")
 def too_long(log):
-    topic, producer = log.topic(), Producer(log, bumps=True, timeout_ms=100)
+    topic, producer = log.topic(), Producer(log, bumps=True, timeout_ms=3_000)
     producer.send(topic)
     wait_for_abort(log, producer)
     before = producer.epoch
@@ -106,7 +106,7 @@ def committed_too_late(log):
 
 @case(LIFE, "who took too long is fenced in the first version, and goes on by saying who it was")
 def too_long_before(log):
-    topic, producer = log.topic(), Producer(log, timeout_ms=100)
+    topic, producer = log.topic(), Producer(log, timeout_ms=3_000)
     producer.add(topic)
     producer.send(topic)
     wait_for_abort(log, producer)

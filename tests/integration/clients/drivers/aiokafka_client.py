@@ -119,7 +119,7 @@ class AiokafkaDriver(Driver):
         return self._producers[codec, max_request_bytes]
 
     def read(
-        self, topic: str, start: Mapping[int, int], count: int, *, timeout_s: float = 20
+        self, topic: str, start: Mapping[int, int], count: int, *, timeout_s: float = 60
     ) -> list[Record]:
         consumer = AiokafkaConsumer(self._loop, bootstrap_servers=self._bootstrap)
         consumer.assign(topic, start)

@@ -103,7 +103,7 @@ class KafkaPythonDriver(Driver):
         )
 
     def read(
-        self, topic: str, start: Mapping[int, int], count: int, *, timeout_s: float = 20
+        self, topic: str, start: Mapping[int, int], count: int, *, timeout_s: float = 60
     ) -> list[Record]:
         consumer = KafkaPythonConsumer(bootstrap_servers=self._bootstrap)
         consumer.assign(topic, start)

@@ -112,7 +112,7 @@ class LibrdkafkaDriver(Driver):
         return outcome
 
     def read(
-        self, topic: str, start: Mapping[int, int], count: int, *, timeout_s: float = 20
+        self, topic: str, start: Mapping[int, int], count: int, *, timeout_s: float = 60
     ) -> list[Record]:
         consumer = LibrdkafkaConsumer({"bootstrap.servers": self._bootstrap, "group.id": "reader"})
         consumer.assign(topic, start)
