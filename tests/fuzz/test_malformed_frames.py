@@ -24,13 +24,13 @@ MIB = 1 << 20
 # Groups that the fuzzer made, allocator slack and caches; a leak of a frame a case is far more.
 RSS_GROWTH_BYTES = 48 * MIB
 # A loaded machine of two cores; a blocked event loop shows as tens of seconds.
-SLOWEST_BYSTANDER_S = 10.0
+SLOWEST_BYSTANDER_S = 25.0
 # Just under the largest request that is not a produce request.
 STUFFED_BYTES = 4 * MIB - 1024
 STUFFED_PEAK_BYTES = 256 * MIB
 # Processor time, which other work on the machine does not change; while it passes, nobody else is served.
 STUFFED_BUSY_S = 4.0
-TYPICAL_BYSTANDER_S = 0.5
+TYPICAL_BYSTANDER_S = 2.0
 
 pytestmark = pytest.mark.xdist_group("fuzz")
 
@@ -117,6 +117,7 @@ def check(report: Report, broker: BrokerProcess, seed: int) -> None:
     assert typical < TYPICAL_BYSTANDER_S, f"seed {seed}"
 
 
+@pytest.mark.timeout(900)
 def test_malformed_frames_harm_nobody_but_their_sender(broker: BrokerProcess, seed: int):
     check(asyncio.run(campaign(broker, seed, mutated=3500, bombs=1500)), broker, seed)
 

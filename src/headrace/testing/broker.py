@@ -10,6 +10,7 @@ import json
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -44,6 +45,7 @@ class BrokerProcess:
         self.metrics_port: int | None = None
         self.log_path = Path(tempfile.gettempdir()) / f"headrace-broker-{os.getpid()}-{id(self):x}.log"
         self._process: subprocess.Popen[bytes] | None = None
+        self._held: socket.socket | None = None
 
     @property
     def bootstrap(self) -> str:
@@ -57,6 +59,8 @@ class BrokerProcess:
 
     def start(self) -> Self:
         """Starts it and waits until it listens."""
+        if self.port == 0 and sys.platform == "linux":
+            self._hold_port()
         command = [sys.executable, "-m", "headrace", "broker", "--json", "--until-stdin-closes"]
         command += ["--data", str(self.data), "--listen", f"127.0.0.1:{self.port}"]
         for name, value in self.settings.items():
@@ -69,6 +73,13 @@ class BrokerProcess:
         self.port = self._wait_listening()
         self.start_seconds = time.monotonic() - began
         return self
+
+    def _hold_port(self) -> None:
+        """Binds a port without listening: the broker may have it too, and nobody else while it is down."""
+        self._held = socket.socket()
+        self._held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._held.bind(("127.0.0.1", 0))
+        self.port = self._held.getsockname()[1]
 
     def _wait_listening(self) -> int:
         assert self._process is not None and self._process.stdout is not None
@@ -112,11 +123,11 @@ class BrokerProcess:
         if process.poll() is None:
             process.send_signal(signum)
         try:
-            code = process.wait(timeout=30)
+            code = process.wait(timeout=60)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-            raise HeadraceError(f"the broker did not end within 30 s:\n{self.output()}") from None
+            raise HeadraceError(f"the broker did not end within 60 s:\n{self.output()}") from None
         finally:
             for pipe in (process.stdin, process.stdout):
                 if pipe is not None:
@@ -132,6 +143,8 @@ class BrokerProcess:
             with contextlib.suppress(HeadraceError):
                 self.signal(signal.SIGCONT)
                 self.stop()
+        if self._held is not None:
+            self._held.close()
         self.log_path.unlink(missing_ok=True)
 
 

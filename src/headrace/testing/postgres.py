@@ -8,6 +8,7 @@ import itertools
 import os
 import subprocess
 import tempfile
+import time
 import warnings
 from pathlib import Path
 from typing import Any, Self
@@ -59,8 +60,21 @@ class PostgresServer:
         self._watch = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)  # noqa: S603
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            self._server = self._wheel.get_server(folder, cleanup_mode="stop")
+            self._server = self._wheel.get_server(folder, cleanup_mode="stop", start=False)
+            self._start()
         return self
+
+    def _start(self) -> None:
+        """The wheel gives the server ten seconds, which is little on a busy machine: asks again."""
+        deadline = time.monotonic() + 90
+        while True:
+            try:
+                self._server.start()
+                return
+            except (subprocess.SubprocessError, AssertionError):  # too slow, or there and not ready yet
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.5)
 
     def __exit__(self, *_: object) -> None:
         self._server.cleanup()

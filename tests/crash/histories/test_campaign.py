@@ -59,7 +59,7 @@ def told(campaign: Campaign, history: History) -> str:
     )
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(900)
 def test_a_hundred_transactions_under_disturbance_violate_nothing(tmp_path: Path):
     run(tmp_path, disturbances=16, transactions=100)
 

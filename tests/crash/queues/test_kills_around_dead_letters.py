@@ -16,7 +16,8 @@ from headrace.errors import RetriableError
 from headrace.testing.broker import BrokerProcess
 from headrace.wire import Api
 
-QUEUE, PATIENCE_S = "doomed", 30.0
+QUEUE, PATIENCE_S = "doomed", 120.0
+LEASE_MS = 10_000  # enough to acknowledge thirty records one by one on a slow machine
 RECORDS_EACH = 30
 pytestmark = pytest.mark.xdist_group("crash")
 
@@ -36,10 +37,17 @@ def topic_id(broker: BrokerProcess) -> object:
 
 
 def produce(broker: BrokerProcess, first: int) -> None:
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "metadata.recovery.strategy": "none"})
+    # Idempotent, because a record's value is to be its offset.
+    producer = Producer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "metadata.recovery.strategy": "none",
+            "enable.idempotence": True,
+        }
+    )
     for number in range(first, first + RECORDS_EACH):
         producer.produce(QUEUE, b"%d" % number, partition=0)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
 
 
 def reject_and_die(broker: BrokerProcess, chance: random.Random) -> None:
@@ -64,6 +72,7 @@ def finish(broker: BrokerProcess) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while describe_queue(broker.bootstrap, QUEUE)["partitions"][0]["left"]:
         assert time.monotonic() < deadline, "not finished in time"
+        assert member.beat().error_code == 0
         member.fetch(wait_ms=500)
         for _, offset, _, _ in member.got:
             assert member.acknowledge((offset, offset, REJECT)) == 0
@@ -74,11 +83,11 @@ def dead_offsets(broker: BrokerProcess) -> list[int]:
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "check"})
     try:
         place = TopicPartition(f"dlq.{QUEUE}", 0, 0)
-        _, end = consumer.get_watermark_offsets(place, timeout=20)
+        _, end = consumer.get_watermark_offsets(place, timeout=60)
         consumer.assign([place])
         found: list[int] = []
         while len(found) < end:
-            message = consumer.poll(20)
+            message = consumer.poll(60)
             assert message is not None and message.error() is None
             headers = dict(message.headers())
             assert message.value() == headers["__dlq.errors.offset"]
@@ -90,9 +99,9 @@ def dead_offsets(broker: BrokerProcess) -> list[int]:
 
 def run_kills(folder: Path, seed: int, cycles: int) -> None:
     chance = random.Random(seed)
-    with BrokerProcess(folder / "data", group_share_record_lock_duration_ms=1_000) as broker:
+    with BrokerProcess(folder / "data", group_share_record_lock_duration_ms=LEASE_MS) as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-        admin.create_topics([NewTopic(QUEUE, 1, 1)])[QUEUE].result(20)
+        admin.create_topics([NewTopic(QUEUE, 1, 1)])[QUEUE].result(60)
         first = QueueMember(broker.port, QUEUE, "first", topic_id(broker))
         assert first.beat(QUEUE).error_code == 0  # the queue begins here
         first.close()
@@ -107,6 +116,7 @@ def run_kills(folder: Path, seed: int, cycles: int) -> None:
         assert sorted(dead_offsets(broker)) == list(range(cycles * RECORDS_EACH))
 
 
+@pytest.mark.timeout(600)
 def test_three_kills_around_dead_letters_lose_and_repeat_none(tmp_path: Path, seed: int) -> None:
     run_kills(tmp_path, seed, 3)
 

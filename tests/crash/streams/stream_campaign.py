@@ -51,17 +51,18 @@ class Traffic(threading.Thread):
     def end(self) -> None:
         self._ended.set()
         self._there.set()
-        self.join(TIMEOUT_S)
+        self.join(TIMEOUT_S + 30)
         assert not self.is_alive()
 
     def run(self) -> None:
         while not self._ended.is_set():
             self._there.wait()
             address = self._address
-            sender = producer(Connection(bootstrap_servers=address), message_timeout_ms=2000)
+            sender = producer(Connection(bootstrap_servers=address), message_timeout_ms=1000 * TIMEOUT_S)
             while self._there.is_set() and self._address == address and not self._ended.wait(0.02):
                 self._send(sender)
-            sender.flush(2)
+            # At the end nothing may be under way that the log would get behind everybody's back.
+            sender.flush(TIMEOUT_S if self._ended.is_set() else 2)
 
     def _send(self, sender: Any) -> None:
         for _ in range(5):
@@ -136,12 +137,12 @@ class Life:
 
     def wait_killed(self) -> None:
         """Until it is dead, and its log, its JVM and its workers with it."""
-        family: set[int] = set()
+        family: dict[int, str] = {}
         for _ in self.said():
-            family.update(_descendants(self.pid))
+            family.update({pid: _began(pid) for pid in _descendants(self.pid)})
         assert self._process.wait(TIMEOUT_S) == -signal.SIGKILL, self._told()
         deadline = time.monotonic() + TIMEOUT_S
-        while left := [pid for pid in family if _command(pid)]:
+        while left := [pid for pid, began in family.items() if _command(pid) and _began(pid) == began]:
             assert time.monotonic() < deadline, f"its children live on: {[_command(pid) for pid in left]}"
             time.sleep(0.05)  # who is not our child cannot be waited for
 
@@ -172,8 +173,16 @@ class Life:
     def _told(self) -> str:
         return f"{self.lines[-3:]}\n{self.messages.read_text(errors='replace')[-3000:]}"
 
-    def workers(self) -> list[int]:
-        """The Python workers of its Spark: forked by the daemon that its JVM started."""
+    def wait_workers(self) -> list[int]:
+        """The Python workers of its Spark, of which there is one whenever a batch has records."""
+        deadline = time.monotonic() + TIMEOUT_S
+        while not (found := self._workers()):
+            assert time.monotonic() < deadline, f"no Python worker; {self._told()}"
+            time.sleep(0.05)
+        return found
+
+    def _workers(self) -> list[int]:
+        """Those forked by the daemon that its JVM started."""
         return [
             pid
             for pid in _descendants(self.pid)
@@ -183,7 +192,11 @@ class Life:
 
 def _descendants(pid: int) -> list[int]:
     found: list[int] = []
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+    try:
+        tasks = list(Path(f"/proc/{pid}/task").glob("*/children"))
+    except OSError:  # it has just ended
+        return found
+    for task in tasks:
         try:
             children = [int(each) for each in task.read_text().split()]
         except OSError:
@@ -191,6 +204,14 @@ def _descendants(pid: int) -> list[int]:
         for child in children:
             found += [child, *_descendants(child)]
     return found
+
+
+def _began(pid: int) -> str:
+    """When the process began, which tells it from a later one that was given its number."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except OSError:
+        return ""
 
 
 def _command(pid: int) -> str:

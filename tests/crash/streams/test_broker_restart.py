@@ -20,7 +20,7 @@ def test_a_batch_is_written_after_the_only_broker_died_and_came_back(tmp_path):
         for number in range(3):
             writer = threading.Thread(target=write, args=(number,), daemon=True)
             writer.start()
-            writer.join(60)
+            writer.join(120)
             assert not writer.is_alive(), f"batch {number} waits for ever"
             if number < 2:
                 broker.kill()

@@ -67,9 +67,7 @@ def _survive_within(life, told, waiting, chance, traffic):
                 life.wait_for("batch")
             return _end(life, traffic)
         if what == "worker":
-            workers = life.workers()
-            assert workers, "no Python worker"
-            kill(chance.choice(workers))
+            kill(chance.choice(life.wait_workers()))
         else:
             assert kill(broker)
             while "the log had died" not in (said := life.wait_for("message")["message"]):
@@ -87,6 +85,7 @@ def _end(life, traffic):
     return False
 
 
+@pytest.mark.timeout(1200)
 def test_views_and_topics_are_whole_after_kills_of_a_worker_the_broker_and_the_driver(stores, tmp_path):
     """One of each; the long form has every step of every store."""
     survive(tmp_path, stores, ["worker", "broker", "driver"], seed=1)

@@ -16,7 +16,7 @@ from typing import TypeVar
 from clients.raw_transactions import RawProducer, Refused
 
 from headrace.errors import RetriableError
-from recorded.client import PARTITIONS, SOURCE, TIMEOUT_S, Job
+from recorded.client import PARTITIONS, SOURCE, TIMEOUT_S, TRANSACTION_MS, Job
 
 __all__ = ["run"]
 
@@ -55,8 +55,12 @@ class BareClient:
         self._choices = job.choices()
         self._bumps = bool(job.settings["bumps"])
         self._instances = itertools.count()
-        self._raw = RawProducer(job.port, job.name, bumps=self._bumps)
+        self._raw = self._producer()
         self._ended: dict[str, object] | None = None
+
+    def _producer(self) -> RawProducer:
+        job = self._job
+        return RawProducer(job.port, job.name, bumps=self._bumps, timeout_ms=TRANSACTION_MS)
 
     def take_over(self) -> None:
         self.instance = f"{self._job.process}#{next(self._instances)}"
@@ -118,7 +122,7 @@ class BareClient:
     def _be_succeeded(self, name: str) -> None:
         """A new instance takes over; the former one goes on to send and to commit, and must not succeed."""
         former, was = self._raw, self.instance
-        self._raw = RawProducer(self._job.port, self._job.name, bumps=self._bumps)
+        self._raw = self._producer()
         self.take_over()
         self._ended = None
         value = f"{name}/zombie"

@@ -27,7 +27,7 @@ __all__ = ["Campaign"]
 
 HERE = Path(__file__).parents[1]
 INTEGRATION = Path(__file__).parents[3] / "integration"
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 SHORT_S, LONG_S = 0.5, 2.5
 IMPATIENT = {"socket.timeout.ms": 1500}  # gives a request up while the broker is paused for long
 

@@ -15,11 +15,13 @@ from types import FrameType
 
 from recorded.recorder import Recorder
 
-__all__ = ["DERIVED", "PARTITIONS", "PAUSE_S", "SOURCE", "TIMEOUT_S", "Job"]
+__all__ = ["DERIVED", "PARTITIONS", "PAUSE_S", "SOURCE", "TIMEOUT_S", "TRANSACTION_MS", "Job"]
 
 SOURCE, DERIVED = "source", "derived"
 PARTITIONS = 4
 TIMEOUT_S = 30.0
+# Longer than a campaign: nobody is fenced but by a successor, however slow the machine is.
+TRANSACTION_MS = 900_000
 PAUSE_S = 0.02
 
 

@@ -6,12 +6,13 @@ from functools import partial
 
 import confluent_kafka as ck
 
-from recorded.client import PARTITIONS, PAUSE_S, SOURCE, TIMEOUT_S, Job
+from recorded.client import PARTITIONS, PAUSE_S, SOURCE, TIMEOUT_S, TRANSACTION_MS, Job
 from recorded.recorder import Recorder
 
 __all__ = ["Sender", "finish", "is_fenced", "run_idempotent", "run_transactional"]
 
 BURST = 5
+STEP_S = 10.0
 FENCED = (ck.KafkaError._FENCED, ck.KafkaError.PRODUCER_FENCED, ck.KafkaError.INVALID_PRODUCER_EPOCH)
 
 
@@ -61,7 +62,7 @@ def _fatal(recorder: Recorder) -> Callable[[ck.KafkaError], None]:
 
 def run_transactional(job: Job) -> None:
     recorder, choices = job.recorder(), job.choices()
-    producer = ck.Producer(job.librdkafka(transactional_id=job.name))
+    producer = ck.Producer(job.librdkafka(transactional_id=job.name, transaction_timeout_ms=TRANSACTION_MS))
     recorder.invoke("init", instance=job.process, txid=job.name)
     finish(producer.init_transactions)
     recorder.ok("init", instance=job.process, txid=job.name)
@@ -95,10 +96,14 @@ def end(producer: ck.Producer, recorder: Recorder, name: str, *, commit: bool) -
 
 
 def finish(call: Callable[[float], None]) -> None:
-    """A time-out only says that the answer is still awaited."""
+    """A time-out only says that the answer is still awaited.
+
+    Asked in short steps: records that come back from a broker that dies during an abort are
+    thrown away by the next call only, and until then librdkafka waits for them.
+    """
     while True:
         try:
-            return call(TIMEOUT_S)
+            return call(STEP_S)
         except ck.KafkaException as error:
             if not error.args[0].retriable():
                 raise

@@ -4,7 +4,7 @@ import itertools
 
 import confluent_kafka as ck
 
-from recorded.client import DERIVED, PARTITIONS, SOURCE, TIMEOUT_S, Job
+from recorded.client import DERIVED, PARTITIONS, SOURCE, TIMEOUT_S, TRANSACTION_MS, Job
 from recorded.invariants import TRANSFORM_GROUP
 from recorded.producers import Sender, end, finish, is_fenced
 from recorded.recorder import Recorder
@@ -39,7 +39,9 @@ class Transformer:
         self._job = job
         self._recorder = recorder
         self._numbers = numbers
-        self._producer = ck.Producer(job.librdkafka(transactional_id=job.name))
+        self._producer = ck.Producer(
+            job.librdkafka(transactional_id=job.name, transaction_timeout_ms=TRANSACTION_MS)
+        )
         self._consumer = ck.Consumer(
             job.librdkafka(
                 group_id=TRANSFORM_GROUP,
