@@ -33,6 +33,16 @@ def test_only_spark_s_own_zips_leave_the_path():
         assert done.stdout == f"{after}\n"
 
 
+@pytest.mark.parametrize("given", [None, "glibc.malloc.check=0"])
+def test_large_pages_are_asked_for_unless_the_user_tunes_glibc_himself(given):
+    python = worker_python({})
+    surroundings = {name: text for name, text in os.environ.items() if name != "GLIBC_TUNABLES"} | python
+    surroundings |= {"GLIBC_TUNABLES": given} if given else {}
+    command = [python["PYSPARK_PYTHON"], "-c", "import os; print(os.environ['GLIBC_TUNABLES'])"]
+    done = subprocess.run(command, env=surroundings, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == (given or "glibc.malloc.hugetlb=1")
+
+
 def test_another_spark_brings_its_own_pyspark():
     assert worker_python({"SPARK_HOME": "/opt/spark"}) == {}
     assert worker_python({"SPARK_HOME": str(Path(pyspark.__file__).parent)}) != {}

@@ -26,6 +26,7 @@ parser (`json_values`); both give the same for the same value.
 import json
 import re
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
@@ -33,17 +34,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.streams.json_text import Ints, Text
+
 __all__ = ["Shape", "can_be_shaped"]
 
 _NUMBER = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
 _BARE = re.compile(rb"[-+.0-9A-Za-z]+")
 _COLON = re.compile(rb" *: *")
-_QUOTE, _SPACE, _COMMA, _BACKSLASH, _ZERO = 0x22, 0x20, 0x2C, 0x5C, 0x30
+_QUOTE, _SPACE, _COMMA, _BACKSLASH = 0x22, 0x20, 0x2C, 0x5C
 _CACHED_BYTES = 1 << 17  # looked at four times, so better not from memory
-_WIDTHS = (1, 8, 16)  # of the pieces in which texts are compared
-
-Ints = npt.NDArray[np.int64]
-Octets = npt.NDArray[np.uint8]
 _MAX_SAMPLE_BYTES = 1 << 16
 
 
@@ -102,13 +101,15 @@ class Shape:
 
     def fits(self, values: pa.Array) -> npt.NDArray[np.bool_]:
         """Values that may be of this shape, at a glance; `read` has the last word."""
+        text = Text.of(values)
         alike = pc.and_(
-            pc.equal(pc.count_substring(values, b'"'), self._quotes),
-            pc.equal(pc.count_substring(values, b","), len(self.cells) - 1),
+            pc.starts_with(values, self.cells[0].before), pc.ends_with(values, self.cells[-1].behind)
         )
-        alike = pc.and_(alike, pc.starts_with(values, self.cells[0].before))
-        alike = pc.and_(alike, pc.ends_with(values, self.cells[-1].behind))
-        fitting: npt.NDArray[np.bool_] = alike.to_numpy(zero_copy_only=False)
+        fitting: npt.NDArray[np.bool_] = (
+            alike.to_numpy(zero_copy_only=False)
+            & (text.counts(_QUOTE) == self._quotes)
+            & (text.counts(_COMMA) == len(self.cells) - 1)
+        )
         return fitting
 
     def read(self, values: pa.Array, fields: pa.Schema) -> tuple[pa.Array, ...] | None:
@@ -116,7 +117,7 @@ class Shape:
         kinds = {cell.key: cell.kind for cell in self.cells}
         if any(kinds.get(field.name, _kind(field.type)) != _kind(field.type) for field in fields):
             return None
-        text = _Text.of(values)
+        text = Text.of(values)
         cells = self._cut(text)
         if cells is None:
             return None
@@ -129,25 +130,25 @@ class Shape:
     def _quotes(self) -> int:
         return sum(cell.before.count(b'"') + cell.behind.count(b'"') for cell in self.cells)
 
-    def _cut(self, text: "_Text") -> list[tuple[Ints, Ints]] | None:
+    def _cut(self, text: Text) -> list[tuple[Ints, Ints]] | None:
         """Where the contents of each cell begin and end, if the text around all of them is the shape's."""
         commas = self._commas(text)
         if commas is None:
             return None
-        begins = (text.starts, *(at + 1 for at in commas))
-        cut = []
-        for cell, begin, end in zip(self.cells, begins, (*commas, text.ends), strict=True):
-            first, last = begin + len(cell.before), end - len(cell.behind)
-            if (
-                (last < first).any()
-                or not text.has(cell.before, begin)
-                or not (text.has(cell.behind, last) if cell.behind else True)
-            ):
-                return None
-            cut.append((first, last))
-        return cut
+        begins, ends = (text.starts, *(at + 1 for at in commas)), (*commas, text.ends)
+        cut = [
+            (begin + len(cell.before), end - len(cell.behind))
+            for cell, begin, end in zip(self.cells, begins, ends, strict=True)
+        ]
+        if any((last < first).any() for first, last in cut):
+            return None
+        # Between two contents stands one text: the end of a cell, the comma, the beginning of the next.
+        behind = [one.behind + b"," + next_one.before for one, next_one in pairwise(self.cells)]
+        behind.append(self.cells[-1].behind)
+        around = [(self.cells[0].before, text.starts), *zip(behind, (last for _, last in cut), strict=True)]
+        return cut if all(text.has(piece, places) for piece, places in around) else None
 
-    def _commas(self, text: "_Text") -> list[Ints] | None:
+    def _commas(self, text: Text) -> list[Ints] | None:
         """The commas of every value, first ones first, if all have as many, and only legal characters."""
         quotes, commas = 0, []
         for start in range(0, len(text.octets), _CACHED_BYTES):
@@ -166,7 +167,7 @@ class Shape:
         return [np.ascontiguousarray(table[:, at]) for at in range(each)]
 
     def _columns(
-        self, text: "_Text", cells: list[tuple[Ints, Ints]], fields: pa.Schema
+        self, text: Text, cells: list[tuple[Ints, Ints]], fields: pa.Schema
     ) -> tuple[pa.Array, ...] | None:
         wanted = {field.name: field.type for field in fields}
         found: dict[str, pa.Array] = {}
@@ -174,9 +175,14 @@ class Shape:
             if cell.key not in wanted and cell.kind == "string":
                 continue
             kind = wanted.get(cell.key)
+            if cell.kind == "number" and (kind is None or pa.types.is_integer(kind)):
+                numbers = text.integers(first, last)
+                if numbers is not None:
+                    if kind is not None:
+                        found[cell.key] = pa.array(numbers).cast(kind)
+                    continue
             content = text.contents(first, last)
-            whole = kind is not None and pa.types.is_integer(kind) and text.has_plain_integers(first, last)
-            if not (whole or _is_legal(content, cell.kind, kind)):
+            if not _is_legal(content, cell.kind, kind):
                 return None
             if kind is not None:
                 found[cell.key] = _convert(content, kind)
@@ -184,65 +190,6 @@ class Shape:
             found[field.name] if field.name in found else pa.nulls(len(text.starts), field.type)
             for field in fields
         )
-
-
-@dataclass(frozen=True, slots=True)
-class _Text:
-    """The bytes of all values one behind the other, and where each begins and ends."""
-
-    octets: Octets
-    starts: Ints
-    ends: Ints
-
-    @classmethod
-    def of(cls, values: pa.Array) -> Self:
-        """Of an array of binaries without nulls."""
-        _, bounds, content = values.buffers()
-        offsets = np.frombuffer(bounds, np.int32, len(values) + 1, values.offset * 4).astype(np.int64)
-        first, last = int(offsets[0]), int(offsets[-1])
-        octets = np.zeros(last - first + max(_WIDTHS), np.uint8)  # so that a piece may reach beyond the end
-        if last > first:
-            octets[: last - first] = np.frombuffer(content, np.uint8, last - first, first)
-        return cls(octets[: last - first], offsets[:-1] - first, offsets[1:] - first)
-
-    def has(self, text: bytes, places: Ints) -> bool:
-        """Whether this text stands at every place."""
-        for start in range(0, len(text), _WIDTHS[-1]):
-            piece = text[start : start + _WIDTHS[-1]]
-            if not self._has_piece(piece, places + start if start else places):
-                return False
-        return True
-
-    def _has_piece(self, piece: bytes, places: Ints) -> bool:
-        width = next(each for each in _WIDTHS if each >= len(piece))
-        if width == 1:
-            return bool((self.octets[places] == piece[0]).all())
-        # A view of the bytes from every place on; what lies behind the piece is masked.
-        windows = np.ndarray((len(self.octets),), f"V{width}", self.octets.base, 0, (1,))
-        words = windows[places].view("<u8").reshape(len(places), width // 8)
-        right = np.frombuffer(piece.ljust(width, b"\0"), "<u8")
-        mask = np.frombuffer((b"\xff" * len(piece)).ljust(width, b"\0"), "<u8")
-        return all(bool((words[:, at] & mask[at] == right[at]).all()) for at in range(width // 8))
-
-    def has_plain_integers(self, first: Ints, last: Ints) -> bool:
-        """Whether all contents are integers if they are whole numbers at all: they begin with a digit, and
-        with zero only if that is all of them. (The conversion refuses what has other characters behind.)
-        """
-        if (first == last).any():
-            return False
-        digits = self.octets[first] - _ZERO
-        return bool((((digits > 0) | (last - first == 1)) & (digits < 10)).all())
-
-    def contents(self, first: Ints, last: Ints) -> pa.Array:
-        """What lies between these places, as binaries.
-
-        Contents and gaps in turn are one array over the same bytes; every other element is taken.
-        """
-        bounds = np.empty(2 * len(first) + 1, np.int32)
-        bounds[0:-1:2], bounds[1::2], bounds[-1] = first, last, len(self.octets)
-        buffers = [None, pa.py_buffer(bounds), pa.py_buffer(self.octets)]
-        both = pa.Array.from_buffers(pa.binary(), 2 * len(first), buffers)
-        return both.take(pa.array(np.arange(0, 2 * len(first), 2)))
 
 
 class _Members(list[tuple[str, Any]]):

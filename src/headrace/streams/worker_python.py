@@ -5,6 +5,10 @@ it starts. Sources in a zip are compiled anew each time, which takes most of a s
 processor time, in each of half a dozen processes before the first batch of a session and
 in two before that of any query. `python.sh` takes the zips off the path, so that the same
 PySpark comes from where pip put it, compiled once.
+
+It also has glibc ask for large pages. Reading and parsing gather bytes from all over some
+megabytes, column after column, and with pages of 4 KiB most of such a gather is looking
+up pages. Elsewhere than on Linux with glibc nobody looks at the variable.
 """
 
 import os

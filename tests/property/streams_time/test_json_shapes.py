@@ -2,11 +2,13 @@
 
 import json
 
+import numpy as np
 import pyarrow as pa
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.streams.json_shapes import Shape
+from headrace.streams.json_text import Text
 from headrace.streams.json_values import parse_json
 
 FIELDS = pa.schema(
@@ -29,7 +31,12 @@ strings = st.sampled_from(
 whole = st.sampled_from(
     ["0", "7", "-3", "-0", "00", "01", "+1", "--1", "1.0", "1e2", "0x10", " 5", "5 ", '"5"', "-", ""]
 )
-large = st.sampled_from(["9223372036854775807", "9223372036854775808", "0x016345785D8A0000", "32768", "null"])
+large = st.sampled_from(
+    [
+        *["9223372036854775807", "9223372036854775808", "0x016345785D8A0000", "32768", "null"],
+        *["12345678", "123456789", "1234567890123456", "12345678901234567", "1234567:", "12345678/2345678"],
+    ]
+)
 floats = st.sampled_from(
     ["0.5", "-1.25e3", ".5", "5.", "1e400", "1e-400", "nan", "inf", "007.5", "3", "-0.0", "1_0", "NaN"]
 )
@@ -156,3 +163,26 @@ def test_values_that_look_alike_are_read_as_a_table():
     """Guards the property above: the fast way is really taken."""
     values = pa.array([b'{"user": "a", "price": 1.5, "x": true}'] * 3, pa.binary())
     assert Shape.of(values[0].as_py()).read(values, FIELDS) is not None
+
+
+numbers = st.integers(0, 10**16 - 1).map(str) | st.integers(1, 16).map(lambda length: "9" * length)
+
+
+@given(st.lists(numbers, min_size=1, max_size=30), st.binary(max_size=20), st.binary(max_size=20))
+def test_integers_are_read_wherever_they_stand(texts, before, between):
+    content = before + between.join(text.encode() for text in texts)
+    sizes = [len(text) + len(between) for text in texts]
+    first = np.cumsum([len(before), *sizes[:-1]])
+    last = first + [len(text) for text in texts]
+    text = Text.of(pa.array([content], pa.binary()))
+    assert text.integers(first, last).tolist() == [int(each) for each in texts]
+
+
+@given(st.lists(numbers, min_size=1, max_size=5), st.data())
+def test_what_is_no_integer_of_json_is_never_taken_for_one(texts, data):
+    at = data.draw(st.integers(0, len(texts) - 1))
+    wrong = st.binary(min_size=1, max_size=16).filter(lambda text: not text.isdigit())
+    rows = [text.encode() for text in texts]
+    rows[at] = data.draw(wrong | st.sampled_from([b"", b"12345678901234567", b"-1", b"1.0", b"00"]))
+    text = Text.of(pa.array(rows, pa.binary()))
+    assert text.integers(text.starts, text.ends) is None
