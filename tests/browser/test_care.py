@@ -14,6 +14,14 @@ document.addEventListener("DOMContentLoaded", () => new MutationObserver((change
 """
 
 
+# The page hears nothing of what moves until the test lets it.
+DEAF = """
+window.EventSource = class extends EventSource {
+    addEventListener(kind, heard) { super.addEventListener(kind, (event) => window.hears && heard(event)); }
+};
+"""
+
+
 def wait_notice(page, text: str) -> None:
     page.wait_for_function("(text) => window.notices.some((said) => said.includes(text))", arg=text)
 
@@ -63,6 +71,24 @@ def test_a_dead_letter_tells_why_and_is_sent_again_once(shop, open_page):
     wait_notice(page, "1 letter sent again.")
     page.goto(page.url.replace("dead-letters", f"topics/{ORDERS}"))
     expect(page.locator(".record-row:visible").filter(has_text="oops")).to_have_count(1)
+
+
+def test_what_comes_before_the_first_live_status_is_shown_too(shop, open_page):
+    shop.apply(REVENUE, [], watermark=minute(19), books={"dropped": 1})
+    letters, late = open_page("dead-letters", script=DEAF), open_page("late", script=DEAF)
+    expect(letters.get_by_role("heading", level=1)).to_have_text("Dead letters")
+    split = late.locator(".late-view").filter(has_text="revenue_per_minute").get_by_role("img")
+    expect(split).to_have_attribute("aria-label", re.compile(r"dropped \d+"))
+    expect(letters.get_by_role("searchbox").or_(letters.get_by_text("No dead letters")).first).to_be_visible()
+    before = int(re.search(r"dropped (\d+)", split.get_attribute("aria-label")).group(1))
+
+    shop.send(DEAD, b"{}", key="o-early", headers=dead_letter("came while it was opened", offset=43))
+    shop.apply(REVENUE, [], watermark=minute(19), books={"dropped": 1})
+    shop.flush()
+    for page in (letters, late):
+        page.evaluate("window.hears = true")
+    expect(letters.get_by_role("row", name="came while it was opened")).to_be_visible()
+    expect(split).to_have_attribute("aria-label", re.compile(f"dropped {before + 1}"))
 
 
 def test_a_rebuild_asks_for_the_name_is_passed_on_and_shows_its_progress(shop, console, open_page):

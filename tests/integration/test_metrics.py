@@ -5,11 +5,11 @@ import http.client
 import json
 import socket
 import struct
-import time
 from pathlib import Path
 
 import pytest
 from broker.conftest import Peer, batch_of
+from clients.waiting import wait_until
 from prometheus_text import parse
 
 from headrace.errors import ConfigError
@@ -121,13 +121,6 @@ def test_errors_are_counted_by_api_and_code(broker, peer):
 
 def closed(broker, reason):
     return value(scrape(broker), "headrace_connections_closed_total", reason=reason)
-
-
-def wait_until(condition):
-    """A broker notices that a connection has ended a moment after its client."""
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come about in time"
 
 
 def test_connections_are_counted_open_refused_and_closed(broker, peer):

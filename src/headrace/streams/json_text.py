@@ -47,7 +47,7 @@ class Text:
         )
         return cls(octets, offsets[:-1] - first, offsets[1:] - first)
 
-    def _words_from(self, places: Ints, words: int) -> npt.NDArray[np.uint64]:
+    def _words_from(self, places: Ints, words: int) -> Words:
         """So many words from each place on, a row for each; all must lie within the bytes."""
         size = words * _WORD
         every = np.ndarray((max(len(self.octets) - size + 1, 0),), f"V{size}", self.octets, 0, (1,))
