@@ -186,3 +186,12 @@ def test_what_is_no_integer_of_json_is_never_taken_for_one(texts, data):
     rows[at] = data.draw(wrong | st.sampled_from([b"", b"12345678901234567", b"-1", b"1.0", b"00"]))
     text = Text.of(pa.array(rows, pa.binary()))
     assert text.integers(text.starts, text.ends) is None
+
+
+def test_no_byte_but_a_digit_is_taken_for_one_at_any_place():
+    digits = b"1234567890123456"
+    others = [byte for byte in range(256) if byte not in b"0123456789"]
+    for at in range(1, len(digits)):
+        for byte in others:
+            text = Text.of(pa.array([digits[:at] + bytes([byte]) + digits[at + 1 :]], pa.binary()))
+            assert text.integers(text.starts, text.ends) is None, (at, byte)
