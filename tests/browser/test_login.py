@@ -44,6 +44,11 @@ def test_a_wrong_token_is_refused_and_a_right_one_opens_what_was_asked_for(guard
 
     page.reload()
     expect(page.get_by_role("heading", level=1)).to_have_text("Views")
+    page.route("**/v1/logout", lambda asked: asked.abort())
+    page.get_by_role("button", name="a-admin").click()
+    expect(page.get_by_text("The console does not answer.")).to_be_visible()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Views")  # still signed in, and told so
+    page.unroute("**/v1/logout")
     page.get_by_role("button", name="a-admin").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Sign in")
     page.reload()

@@ -160,6 +160,34 @@ def test_a_topic_is_made_changed_and_deleted_with_its_name_typed(shop, open_page
     assert "made.here" not in topics_of(shop)
 
 
+def test_a_list_that_is_read_anew_when_its_reader_leaves_is_no_error(shop, open_page):
+    page = open_page("topics")
+    expect(page.locator(".topic-row:visible").first).to_be_visible()
+    page.route("**/v1/topics?*", lambda asked: None)  # never answered
+    with page.expect_request("**/v1/topics?*"):
+        make_topics(shop.bootstrap, ["left.meanwhile"])
+    page.evaluate("location.hash = '#/alerts'")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Alerts")
+
+
+def test_a_list_that_could_not_be_read_anew_is_at_the_next_status(shop, open_page):
+    page = open_page("topics?search=refused", troubles_allowed=True)
+    expect(page.get_by_text("No topic has that in its name")).to_be_visible()
+    refused = []
+
+    def refuse(route):
+        if refused:
+            return route.continue_()
+        refused.append(route)
+        return route.abort()
+
+    page.route("**/v1/topics?*", refuse)
+    make_topics(shop.bootstrap, ["refused.once"])
+    expect(page.locator(".topic-row:visible")).to_contain_text("refused.once")
+    assert refused
+    assert not [each for each in page.troubles if each.startswith("error:")]
+
+
 def test_a_topic_that_cannot_be_made_says_why(open_page):
     page = open_page("topics", troubles_allowed=True)
     page.get_by_role("button", name="Create a topic").click()

@@ -6,7 +6,7 @@ import { change, onUnauthorised, read } from "./api.js";
 import { connect, disconnect, live, watch } from "./live.js";
 import { current, link } from "./router.js";
 import { PANELS, panelOf } from "./panels.js";
-import { problemBox } from "./parts/notice.js";
+import { notifyProblem, problemBox } from "./parts/notice.js";
 import { may, setUser, user } from "./user.js";
 
 const main = document.getElementById("main");
@@ -145,7 +145,12 @@ function showUser() {
 }
 
 async function leave() {
-  await change("POST", "/v1/logout");
+  try {
+    await change("POST", "/v1/logout");
+  } catch (error) {
+    notifyProblem(error);
+    return;
+  }
   setUser({ name: null, role: "nobody", login: "needed" });
   showUser();
   askWho();

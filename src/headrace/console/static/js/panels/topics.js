@@ -68,7 +68,7 @@ async function showList({ root, query, signal }) {
     if (!state.loaded) return;
     const names = Object.keys(status.topics ?? {});
     const known = new Set(state.topics.map((topic) => topic.name));
-    if (names.length && (names.some((name) => !known.has(name)) || names.length < known.size)) reload();
+    if (names.length && (names.some((name) => !known.has(name)) || names.length < known.size)) reload().catch(() => {}); // left meanwhile, or no answer: the next status tries again
     else draw();
   }, signal);
 
