@@ -16,7 +16,7 @@ endif
 VENV := .venv
 RUN := $(VENV)/bin/python
 STAMP := $(VENV)/.setup-done
-PYTEST := $(RUN) -m pytest -n 3 --dist loadgroup
+WORKERS := -n 3 --dist loadgroup
 INSTALL := --disable-pip-version-check --quiet --no-input
 
 help:
@@ -55,10 +55,10 @@ demo: $(STAMP)
 	@$(RUN) -m headrace demo $(if $(SECONDS),--seconds $(SECONDS),$$(test -t 0 || echo --seconds 60))
 
 test: $(STAMP)
-	$(PYTEST) -m "not slow"
+	$(RUN) tools/default_run.py $(WORKERS) -m "not slow"
 
 campaign: $(STAMP)
-	$(PYTEST) -m slow --timeout 7200
+	$(RUN) -m pytest $(WORKERS) -m slow --timeout 7200
 
 check: $(STAMP)
 	$(VENV)/bin/ruff check .

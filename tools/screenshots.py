@@ -33,7 +33,7 @@ def main() -> None:
             _settle(page)
             picture = folder / f"{name}.png"
             picture.write_bytes(fewer_colours(page.screenshot()))
-            print(f"{picture}: {picture.stat().st_size:,} bytes")  # noqa: T201
+            print(f"{picture}: {picture.stat().st_size:,} bytes")
             page.close()
         chromium.close()
 
