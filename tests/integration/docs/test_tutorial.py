@@ -4,9 +4,11 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,28 +16,19 @@ import pytest
 from tools.pages import DOCS, Block, Command, blocks, commands
 
 PAGE = (DOCS / "tutorial.md").read_text()
-PATIENCE_S = 600  # of one step on a busy machine; a quiet one takes a few seconds
+PATIENCE_S = 300  # of one step on a busy machine; a quiet one takes a few seconds
 BUSY = re.compile(r"^(alert: .*|the query on .*: Python worker failed to connect back\.)\n", re.M)
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.spark,
-    pytest.mark.xdist_group("spark"),
-    pytest.mark.timeout(3000),
-]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 
-def free_ports(count: int) -> list[int]:
-    import socket
-
-    with_all = [socket.socket() for _ in range(count)]
-    try:
-        for each in with_all:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in with_all]
-    finally:
-        for each in with_all:
-            each.close()
+@contextmanager
+def held_address():
+    """Bound without listening: the programs of the page may have this address, and nobody else."""
+    with socket.socket() as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{held.getsockname()[1]}"
 
 
 @dataclass
@@ -151,12 +144,12 @@ def _mind_ctrl_c() -> None:
 def reader(tmp_path):
     if shutil.which("curl") is None or shutil.which("bash") is None:
         pytest.skip("the tutorial's reader needs curl and bash")
-    broker, console = (f"127.0.0.1:{port}" for port in free_ports(2))
     folder = tmp_path / "work"
     folder.mkdir()
-    following = Reader(folder, broker, console)
-    yield following
-    following.kill()
+    with held_address() as broker, held_address() as console:
+        following = Reader(folder, broker, console)
+        yield following
+        following.kill()
 
 
 def test_the_tutorial_works_as_it_says(reader):

@@ -83,6 +83,7 @@ class Authority:
         else:
             step = session.login.step(self.state, token)
         if step.user is not None:
+            session.login.check_still_held(self.state)  # from here on `Broker.expel` finds the connection
             session.principal = f"User:{step.user}"
         return step
 

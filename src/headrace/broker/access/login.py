@@ -6,7 +6,7 @@ password, whether or not the user exists), so the shell runs steps on a thread.
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from headrace.addresses import is_loopback
 from headrace.broker.access.scram import (
@@ -48,7 +48,7 @@ class Login:
         self._mechanism = ""
         self._exchange: ScramExchange | None = None
         self._user = ""
-        self._known = False
+        self._held: Mapping[Mechanism, Credential] = {}
 
     @property
     def chosen(self) -> str:
@@ -68,27 +68,33 @@ class Login:
         if len(token) > MOST_SASL_BYTES:
             raise RefusedError(f"a message of more than {MOST_SASL_BYTES} bytes")
         if self._mechanism == PLAIN:
-            return _plain(state, token)
+            self._user = _plain(state, token)
+            self._held = state.users[self._user]
+            return Step(user=self._user)
         if self._exchange is None:
             return self._begin(state, token)
         message = self._exchange.final(token)
-        if not self._known:  # no proof fits a decoy, but nothing should hang on that alone
+        if SCRAM[self._mechanism] not in self._held:  # no proof fits a decoy, but nothing should hang on that
             raise RefusedError("wrong user or password")
         return Step(message=message, user=self._user)
+
+    def check_still_held(self, state: AccessState) -> None:
+        """Raises RefusedError if the user was removed or given another password while the login went on."""
+        if state.users.get(self._user) != self._held:
+            raise RefusedError("the user was changed meanwhile")
 
     def _begin(self, state: AccessState, token: bytes) -> Step:
         mechanism = SCRAM[self._mechanism]
         exchange = ScramExchange(mechanism, self._nonce())
         self._user = exchange.begin(token)
-        held = state.users.get(self._user, {}).get(mechanism)
+        self._held = state.users.get(self._user, {})
         invented = decoy(mechanism, self._user, state.decoy_secret)
-        self._known = held is not None
         self._exchange = exchange
-        return Step(message=exchange.challenge(held or invented))
+        return Step(message=exchange.challenge(self._held.get(mechanism, invented)))
 
 
-def _plain(state: AccessState, token: bytes) -> Step:
-    """RFC 4616: whom to act for (nobody else), who it is, the password."""
+def _plain(state: AccessState, token: bytes) -> str:
+    """The user. RFC 4616: whom to act for (nobody else), who it is, the password."""
     try:
         acting_for, user, password = bytes(token).decode().split("\0")
     except ValueError:
@@ -98,7 +104,7 @@ def _plain(state: AccessState, token: bytes) -> Step:
     known = user in state.users
     if not is_password(_credential(state, user), password) or not known:
         raise RefusedError("wrong user or password")
-    return Step(user=user)
+    return user
 
 
 def _credential(state: AccessState, user: str) -> Credential:
