@@ -225,7 +225,11 @@ class Connection(asyncio.BufferedProtocol):
                     frame = await self._next_frame()
                     if frame is None:
                         return
-                    await self._write(await self._login_step(session, frame))
+                    try:
+                        reply = await self._login_step(session, frame)
+                    finally:
+                        self._broker.release_frame(frame)
+                    await self._write(reply)
                     if session.refused:
                         self._end_politely()
         except TimeoutError:
@@ -248,9 +252,12 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.close()
         raise ConnectionClosed
 
-    async def _answer_all(self) -> None:
+    async def _wait_identified(self) -> None:
         if self.session is not None and not self.session.identified:
             await self._identify(self.session)
+
+    async def _answer_all(self) -> None:
+        await self._wait_identified()
         while (frame := await self._next_frame()) is not None:
             if self._muted_until:
                 await self._wait_unmuted()
@@ -273,6 +280,8 @@ class Connection(asyncio.BufferedProtocol):
             self._broker.metrics.request_seconds.observe(perf_counter() - began, name_of(api_key))
             await self._write(reply)
             self.mute(reply.throttle_ms)
+            if api_key == Api.SASL_HANDSHAKE:
+                await self._wait_identified()
 
     def mute(self, throttle_ms: int) -> None:
         """Lets the next request wait, as its client was told: one that does not heed it waits here."""

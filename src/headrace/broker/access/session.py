@@ -51,6 +51,16 @@ class Session:
         return self.principal is not None
 
     @property
+    def logged_in(self) -> bool:
+        """Whether a login has told who it is, and not a certificate alone."""
+        return self.identified and bool(self.login.chosen)
+
+    def forget(self) -> None:
+        """A login begins: until its end nobody is there, whatever a certificate said."""
+        self.principal = None
+        self._remembered.clear()
+
+    @property
     def is_super(self) -> bool:
         return self.principal in self._rules.super_users
 

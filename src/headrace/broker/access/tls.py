@@ -33,7 +33,28 @@ def server_context(certificate: str, key: str, client_ca: str = "") -> ssl.SSLCo
     if client_ca:
         _load("tls_client_ca", client_ca, _authorities, context, client_ca)
         context.verify_mode = ssl.CERT_OPTIONAL
+        context.sslobject_class = _Outspoken
     return context
+
+
+class _Outspoken(ssl.SSLObject):
+    """Tells a client that its certificate is refused, as TLS has an alert for it.
+
+    The event loops drop what is left to send when a handshake fails. So it is said to wait
+    for more, which sends the alert, and to fail with whatever comes next; the time for a
+    handshake bounds that.
+    """
+
+    _failure: ssl.SSLCertVerificationError | None = None
+
+    def do_handshake(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        try:
+            super().do_handshake()
+        except ssl.SSLCertVerificationError as error:
+            self._failure = error
+            raise ssl.SSLWantReadError from error
 
 
 def _chain(context: ssl.SSLContext, certificate: str, key: str) -> None:

@@ -52,13 +52,17 @@ OFF = {
 
 
 async def sasl_handshake(broker: "Broker", request: Request) -> dict[str, Any]:  # noqa: ARG001 - a handler's form
-    """Takes the mechanism if it is offered on this connection, and says which are."""
+    """Takes the mechanism if it is offered on this connection, and says which are.
+
+    Who is known by a certificate may log in as somebody else, once.
+    """
     session: Session | None = request.session
-    if session is None or session.identified:
+    if session is None or session.logged_in:
         return {"error_code": int(ErrorCode.illegal_sasl_state)}
     mechanisms = list(session.login.mechanisms)
     if not session.login.choose(request.body.mechanism):
         return {"error_code": int(ErrorCode.unsupported_sasl_mechanism), "mechanisms": mechanisms}
+    session.forget()
     session.raw_tokens = request.api_version == 0
     return {"mechanisms": mechanisms}
 

@@ -59,3 +59,12 @@ def test_the_memory_of_decisions_is_bounded():
 def test_allowed_operations_are_told_as_bits():
     alice = session(Rules(AclIndex([ENTRY]), frozenset()))
     assert alice.allowed_bits(TOPIC, "orders") == (1 << Operation.READ) | (1 << Operation.DESCRIBE)
+
+
+def test_who_begins_a_login_is_nobody_whatever_was_decided_before():
+    alice = session(Rules(AclIndex([ENTRY]), frozenset()))
+    assert alice.may(READ, TOPIC, "orders")
+    assert not alice.logged_in
+    alice.forget()
+    assert not alice.identified
+    assert not alice.may(READ, TOPIC, "orders")
