@@ -81,9 +81,19 @@ def _require_login(client: AdminClient, problems: list[KafkaError]) -> None:
         else:
             return
         for problem in problems:
-            if problem.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
+            if _is_refusal(problem):
                 cause = problem.str().partition(": ")[2].partition(" (after")[0]
-                raise RequestError(f"{cause}; check --user, its password, and --tls-ca", code=problem.code())
+                raise RequestError(
+                    f"{cause}; check --user, its password, --tls-ca and --client-certificate",
+                    code=problem.code(),
+                )
+
+
+def _is_refusal(problem: KafkaError) -> bool:
+    """Since TLS 1.3 a client's certificate is looked at after the connection is made: the library then
+    takes the alert for an error of the network.
+    """
+    return problem.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL) or "SSL alert" in problem.str()
 
 
 def producer(bootstrap: str, **extra: Any) -> Producer:

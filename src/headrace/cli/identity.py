@@ -61,9 +61,16 @@ def _identity(
             f"Certificates to trust the broker by; turns TLS on. `{SYSTEM}`: this machine's.",
         ),
     ] = None,
+    client_certificate: Annotated[
+        str | None,
+        _option("client_certificate", "FILE", "Certificate to be known by, with its chain; PEM."),
+    ] = None,
+    client_key: Annotated[
+        str | None, _option("client_key", "FILE", "The certificate's private key, without a password; PEM.")
+    ] = None,
 ) -> None:
     """Never run: it only carries the options that others are given."""
-    del user, password_file, sasl_mechanism, tls_ca
+    del user, password_file, sasl_mechanism, tls_ca, client_certificate, client_key
 
 
 def add_identity_options(command: Any) -> None:

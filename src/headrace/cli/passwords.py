@@ -20,7 +20,8 @@ _STDIN = "-"
 
 def completed(given: Identity) -> Identity:
     """The same with whole paths; a password that is typed or read from the input goes to the environment."""
-    found = replace(given, tls_ca=_whole(given.tls_ca), password_file=_whole(given.password_file))
+    files = ("tls_ca", "password_file", "client_certificate", "client_key")
+    found = replace(given, **{name: _whole(getattr(given, name)) for name in files})
     if given.user and given.password_file == _STDIN:
         os.environ[PASSWORD_VARIABLE] = read_password(_STDIN)
         found = replace(found, password_file="")

@@ -52,11 +52,7 @@ class Channel:
             try:
                 self._socket = security.tls.wrap_socket(self._socket, server_hostname=host)
             except ssl.SSLError as error:
-                raise RequestError(
-                    f"{self.address}: no encrypted connection: {error.reason or error}; does it speak TLS,"
-                    " and with a certificate that is trusted here?",
-                    code=ErrorCode.network_exception,
-                ) from error
+                raise self._no_trust(error) from error
             except OSError as error:
                 raise RetriableError(f"{self.address} ended the connection: {error}") from error
         if security.user:
@@ -68,6 +64,18 @@ class Channel:
                     code=wanted.error_code,
                 )
             conversation(security, self._say)
+
+    def _no_trust(self, error: ssl.SSLError) -> RequestError:
+        if _is_alert(error):
+            doubt = (
+                "does it want a certificate of the client (client_certificate), of an authority it trusts?"
+            )
+        else:
+            doubt = "does it speak TLS, and with a certificate that is trusted here?"
+        return RequestError(
+            f"{self.address}: no encrypted connection: {error.reason or error}; {doubt}",
+            code=ErrorCode.network_exception,
+        )
 
     def _say(self, message: bytes) -> bytes:
         answer = self.request(Api.SASL_AUTHENTICATE, 2, {"auth_bytes": message})
@@ -85,6 +93,8 @@ class Channel:
             cursor = Cursor(self._receive())
         except OSError as error:
             self.close()
+            if isinstance(error, ssl.SSLError) and _is_alert(error):
+                raise self._no_trust(error) from error
             raise RetriableError(f"{self.address} did not answer {name_of(api)}: {error}") from error
         return self._decode(api, version, cursor)
 
@@ -118,3 +128,10 @@ class Channel:
                 raise ConnectionError(_CLOSED)
             position += received
         return buffer
+
+
+def _is_alert(error: ssl.SSLError) -> bool:
+    """Whether the other side says it. Since TLS 1.3 that may come only after the connection was made:
+    the client is done before its certificate has been looked at.
+    """
+    return "_ALERT_" in (error.reason or "")

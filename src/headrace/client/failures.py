@@ -43,7 +43,7 @@ def from_kafka(error: KafkaError, doing: str, bootstrap: str) -> HeadraceError:
         return UnreachableError(
             f"{doing}: the broker at {bootstrap} does not answer ({error.str()}); "
             "check that it runs, that the advertised address can be reached from here, "
-            "and whether it wants --tls-ca or --user"
+            "and whether it wants --tls-ca, --user or --client-certificate"
         )
     step = _NEXT_STEP.get(error.code())
     cause = error.str().removeprefix("Broker: ").rstrip(". ")

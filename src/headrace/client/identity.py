@@ -6,10 +6,12 @@ whatever holds an `Identity` may be written down and sent to a worker.
 """
 
 import os
+import ssl
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from headrace.client.certificate import load_certificate
 from headrace.client.login import MECHANISMS, Security
 from headrace.config import setting
 from headrace.errors import ConfigError
@@ -22,7 +24,10 @@ SYSTEM = "system"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Without `user` nobody logs in, without `tls_ca` connections are in the open."""
+    """Without `user` nobody logs in, without `tls_ca` connections are in the open.
+
+    A client certificate says who one is by itself, or lets a user in where one is wanted, too.
+    """
 
     user: str = setting("", "User to log in as; empty: nobody logs in.")
     password_file: str = setting(
@@ -32,6 +37,10 @@ class Identity:
     tls_ca: str = setting(
         "", f"File of certificates to trust the broker by; turns TLS on. `{SYSTEM}`: this machine's."
     )
+    client_certificate: str = setting(
+        "", "PEM file of the client's certificate and its chain, to be known by; needs client_key and tls_ca."
+    )
+    client_key: str = setting("", "PEM file of the client certificate's private key, without a password.")
 
     def identity_fields(self) -> dict[str, Any]:
         """These fields alone, of whatever settings they are part of."""
@@ -48,6 +57,10 @@ class Identity:
             if not Path(self.tls_ca).is_file():
                 raise ConfigError(f"tls_ca: there is no file {self.tls_ca}; give one in PEM")
             found["ssl.ca.location"] = self.tls_ca
+        if self.client_certificate or self.client_key:
+            self._check_certificate()
+            found["ssl.certificate.location"] = self.client_certificate
+            found["ssl.key.location"] = self.client_key
         if self.user:
             mechanism = self.sasl_mechanism.upper()
             if mechanism not in MECHANISMS:
@@ -61,6 +74,19 @@ class Identity:
         """The same for a channel of our own; None to speak in the open, as nobody."""
         properties = self.client_properties()
         return Security.of(properties) if properties else None
+
+    def _check_certificate(self) -> None:
+        if not (self.client_certificate and self.client_key):
+            missing = "client_key" if self.client_certificate else "client_certificate"
+            raise ConfigError(
+                f"{missing} is missing; to be known by a certificate takes both, it and its key"
+            )
+        if not self.tls_ca:
+            raise ConfigError(
+                "client_certificate needs TLS: give tls_ca, certificates to trust the broker by"
+                f" ({SYSTEM}: this machine's)"
+            )
+        load_certificate(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), self.client_certificate, self.client_key)
 
     def _protocol(self) -> dict[str, str]:
         if self.user:

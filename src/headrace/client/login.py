@@ -13,6 +13,7 @@ import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from headrace.client.certificate import load_certificate
 from headrace.errors import RequestError
 from headrace.wire import ErrorCode
 
@@ -30,7 +31,10 @@ Say = Callable[[bytes], bytes]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Security:
-    """`tls`: how to trust the server, None to speak in the open. `user` empty: nobody logs in."""
+    """`tls`: how to trust the server, and by which certificate to be known; None to speak in the open.
+
+    `user` empty: nobody logs in.
+    """
 
     tls: ssl.SSLContext | None = None
     mechanism: str = ""
@@ -39,15 +43,21 @@ class Security:
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> "Security":
-        """From the properties of a librdkafka client."""
+        """From the properties of a librdkafka client; raises ConfigError on a certificate of no use."""
         encrypted = properties.get("security.protocol", "").endswith("SSL")
-        trusted = properties.get("ssl.ca.location")
         return cls(
-            tls=ssl.create_default_context(cafile=trusted) if encrypted else None,
+            tls=_context(properties) if encrypted else None,
             mechanism=properties.get("sasl.mechanism", ""),
             user=properties.get("sasl.username", ""),
             password=properties.get("sasl.password", ""),
         )
+
+
+def _context(properties: Mapping[str, str]) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=properties.get("ssl.ca.location"))
+    if "ssl.certificate.location" in properties:
+        load_certificate(context, properties["ssl.certificate.location"], properties["ssl.key.location"])
+    return context
 
 
 def conversation(security: Security, say: Say) -> None:
