@@ -16,6 +16,7 @@ endif
 VENV := .venv
 RUN := $(VENV)/bin/python
 STAMP := $(VENV)/.setup-done
+COMPILED := hatch_build.py src/headrace/kernels/kernels.c
 WORKERS := -n 3 --dist loadgroup
 INSTALL := --disable-pip-version-check --quiet --no-input
 
@@ -39,7 +40,7 @@ $(RUN):
 
 # Two steps: PySpark is distributed as source, and must be built by the pinned
 # setuptools rather than by whichever is newest on the day.
-$(STAMP): requirements/build.txt requirements/lock.txt pyproject.toml | $(RUN)
+$(STAMP): requirements/build.txt requirements/lock.txt pyproject.toml $(COMPILED) | $(RUN)
 	@echo "Installing the locked versions into $(VENV) (the first time takes a few minutes)"
 	@if $(RUN) -c 'import pip' 2>/dev/null; then pip="$(RUN) -m pip"; \
 		else pip="$(PYTHON) -m pip --python $(RUN)"; fi; \

@@ -99,26 +99,32 @@ def _pieces(values: pa.Array, fields: pa.Schema) -> Iterator[_Piece]:
     for _ in range(_MAX_SHAPES if can_be_shaped(fields) else 0):
         if len(values) < _MIN_SHAPED:
             break
-        shape = Shape.of(values[0].as_py())
-        if shape is None:
+        shape = _shape(values)
+        read = None if shape is None else shape.read(values, fields)
+        if read is None:
             break
-        columns = shape.read(values, fields)
-        if columns is not None:
-            yield _Piece(rows, columns, pa.nulls(len(values), pa.string()))
+        alike, columns = read
+        found = int(np.count_nonzero(alike))
+        if found < max(_MIN_SHAPED, len(values) // _MAX_SHAPES):
+            break
+        yield _Piece(rows[alike], columns, pa.nulls(found, pa.string()))
+        if found == len(values):
             return
-        alike = shape.fits(values)
-        if np.count_nonzero(alike) < max(_MIN_SHAPED, len(values) // _MAX_SHAPES):
-            break
-        columns = shape.read(values.filter(pa.array(alike)), fields)
-        if columns is None:
-            break
-        yield _Piece(rows[alike], columns, pa.nulls(len(columns[0]), pa.string()))
         values, rows = values.filter(pa.array(~alike)), rows[~alike]
     if len(values):
         parts = _parse_halving(values, fields)
         structs = pa.concat_arrays([struct for struct, _ in parts])
         reasons = pa.concat_arrays([reason for _, reason in parts])
         yield _Piece(rows, tuple(structs.flatten()), reasons)
+
+
+def _shape(values: pa.Array) -> Shape | None:
+    """The shape of the first, the middle or the last value: one of them may hold a null, or be bad."""
+    for at in (0, len(values) // 2, len(values) - 1):
+        shape = Shape.of(values[at].as_py())
+        if shape is not None:
+            return shape
+    return None
 
 
 def _parse_halving(values: pa.Array, fields: pa.Schema) -> list[tuple[pa.StructArray, pa.Array]]:

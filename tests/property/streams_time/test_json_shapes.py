@@ -2,13 +2,12 @@
 
 import json
 
-import numpy as np
 import pyarrow as pa
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from headrace.streams import json_values
 from headrace.streams.json_shapes import Shape
-from headrace.streams.json_text import Text
 from headrace.streams.json_values import parse_json
 
 FIELDS = pa.schema(
@@ -162,36 +161,19 @@ def test_what_python_writes_is_read_whatever_the_text(rows):
 def test_values_that_look_alike_are_read_as_a_table():
     """Guards the property above: the fast way is really taken."""
     values = pa.array([b'{"user": "a", "price": 1.5, "x": true}'] * 3, pa.binary())
-    assert Shape.of(values[0].as_py()).read(values, FIELDS) is not None
+    alike, columns = Shape.of(values[0].as_py()).read(values, FIELDS)
+    assert alike.all()
+    assert columns[3].to_pylist() == [1.5] * 3
 
 
-numbers = st.integers(0, 10**16 - 1).map(str) | st.integers(1, 16).map(lambda length: "9" * length)
-
-
-@given(st.lists(numbers, min_size=1, max_size=30), st.binary(max_size=20), st.binary(max_size=20))
-def test_integers_are_read_wherever_they_stand(texts, before, between):
-    content = before + between.join(text.encode() for text in texts)
-    sizes = [len(text) + len(between) for text in texts]
-    first = np.cumsum([len(before), *sizes[:-1]])
-    last = first + [len(text) for text in texts]
-    text = Text.of(pa.array([content], pa.binary()))
-    assert text.integers(first, last).tolist() == [int(each) for each in texts]
-
-
-@given(st.lists(numbers, min_size=1, max_size=5), st.data())
-def test_what_is_no_integer_of_json_is_never_taken_for_one(texts, data):
-    at = data.draw(st.integers(0, len(texts) - 1))
-    wrong = st.binary(min_size=1, max_size=16).filter(lambda text: not text.isdigit())
-    rows = [text.encode() for text in texts]
-    rows[at] = data.draw(wrong | st.sampled_from([b"", b"12345678901234567", b"-1", b"1.0", b"00"]))
-    text = Text.of(pa.array(rows, pa.binary()))
-    assert text.integers(text.starts, text.ends) is None
-
-
-def test_no_byte_but_a_digit_is_taken_for_one_at_any_place():
-    digits = b"1234567890123456"
-    others = [byte for byte in range(256) if byte not in b"0123456789"]
-    for at in range(1, len(digits)):
-        for byte in others:
-            text = Text.of(pa.array([digits[:at] + bytes([byte]) + digits[at + 1 :]], pa.binary()))
-            assert text.integers(text.starts, text.ends) is None, (at, byte)
+def test_a_block_whose_first_value_has_a_null_is_read_as_a_table_too(monkeypatch):
+    values = [b'{"user":null,"amount":1}', *[b'{"user":"a","amount":2}'] * 20]
+    left = []
+    parse = json_values._parse_halving
+    monkeypatch.setattr(
+        json_values, "_parse_halving", lambda some, fields: left.append(len(some)) or parse(some, fields)
+    )
+    parsed = parse_json(pa.array(values, pa.binary()), FIELDS)
+    assert left == [1]
+    assert parsed.columns[0].to_pylist() == [None, *["a"] * 20]
+    assert parsed.columns[1].to_pylist() == [1, *[2] * 20]

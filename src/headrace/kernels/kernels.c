@@ -1,0 +1,259 @@
+/* The loops of reading that go from byte to byte; `__init__.py` says what they are for.
+ *
+ * Nothing here allocates, keeps anything between calls or trusts a byte of the data: a
+ * position is used only after it was compared with the end of what it lies in. Outputs
+ * are as large as the caller counted beforehand; each function says how large that is.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+typedef const uint8_t *place;
+
+#define MAX_VARINT_BITS 70 /* ten bytes of seven bits */
+
+/* A zigzag varint at `at`: its value goes to `value`, and what follows it is returned; NULL
+ * if it does not end before `end` or within ten bytes. */
+static inline place varint(place at, place end, int64_t *value)
+{
+    uint64_t bits = 0;
+    for (unsigned shift = 0; shift < MAX_VARINT_BITS && at < end; shift += 7) {
+        uint8_t octet = *at++;
+        bits |= (uint64_t)(octet & 127) << shift;
+        if (octet < 128) {
+            *value = (int64_t)(bits >> 1) ^ -(int64_t)(bits & 1);
+            return at;
+        }
+    }
+    return NULL;
+}
+
+/* Bytes behind their length (-1: null): where they lie goes to `start` and `length`, and
+ * what follows them is returned; NULL if they do not fit. */
+static inline place sized(place data, place at, place end, int64_t *start, int64_t *length)
+{
+    at = varint(at, end, length);
+    if (!at || *length < -1 || *length > end - at)
+        return NULL;
+    *start = at - data;
+    return *length > 0 ? at + *length : at;
+}
+
+/* --- records ----------------------------------------------------------------------------- */
+
+enum part { OFFSET, TIMESTAMP, KEY_START, KEY_LENGTH, VALUE_START, VALUE_LENGTH, HEADER_COUNT, HEADER_START, END };
+
+/* Where the parts of the `count` records lie that fill data[begin, end). Part p of record i
+ * goes to parts[p * stride + i]. Returns how many records fit; -1 if bytes are left over. */
+int64_t lay_out_records(place data, int64_t begin, int64_t end, int64_t count, int64_t base_offset,
+                        int64_t base_timestamp, int64_t *parts, int64_t stride)
+{
+    place at = data + begin, batch_end = data + end;
+    for (int64_t i = 0; i < count; i++) {
+        int64_t size, time_delta, offset_delta, headers;
+        int64_t *row = parts + i;
+        at = varint(at, batch_end, &size);
+        if (!at || size < 1 || size > batch_end - at)
+            return i;
+        place record_end = at + size;
+        at = varint(at + 1, record_end, &time_delta); /* behind a byte of attributes, unused */
+        if (at)
+            at = varint(at, record_end, &offset_delta);
+        if (at)
+            at = sized(data, at, record_end, row + KEY_START * stride, row + KEY_LENGTH * stride);
+        if (at)
+            at = sized(data, at, record_end, row + VALUE_START * stride, row + VALUE_LENGTH * stride);
+        if (at)
+            at = varint(at, record_end, &headers);
+        /* A header has two lengths, of a byte at least; without headers nothing is left. */
+        if (!at || headers < 0 || headers > (record_end - at) / 2 || (headers == 0 && at != record_end))
+            return i;
+        /* Unsigned, since absurd deltas may wrap. */
+        row[OFFSET * stride] = (int64_t)((uint64_t)base_offset + (uint64_t)offset_delta);
+        row[TIMESTAMP * stride] = (int64_t)((uint64_t)base_timestamp + (uint64_t)time_delta);
+        row[HEADER_COUNT * stride] = headers;
+        row[HEADER_START * stride] = at - data;
+        row[END * stride] = record_end - data;
+        at = record_end;
+    }
+    return at == batch_end ? count : -1;
+}
+
+enum header_part { NAME_START, NAME_LENGTH, CONTENT_START, CONTENT_LENGTH };
+
+/* Where the headers of `count` records lie, given how many each has, where they begin, and
+ * where the record ends. Parts as above. Returns how many records' headers fit. */
+int64_t lay_out_headers(place data, int64_t count, const int64_t *counts, const int64_t *starts,
+                        const int64_t *ends, int64_t *parts, int64_t stride)
+{
+    int64_t *row = parts;
+    for (int64_t i = 0; i < count; i++) {
+        place at = data + starts[i], end = data + ends[i];
+        for (int64_t each = 0; each < counts[i]; each++, row++) {
+            at = sized(data, at, end, row + NAME_START * stride, row + NAME_LENGTH * stride);
+            if (!at)
+                return i;
+            at = sized(data, at, end, row + CONTENT_START * stride, row + CONTENT_LENGTH * stride);
+            if (!at)
+                return i;
+        }
+        if (at != end)
+            return i;
+    }
+    return count;
+}
+
+/* Copies what lies at each start, one behind the other, to `octets`, which holds the sum of
+ * all lengths; bounds[i] and bounds[i + 1] are where in it. A negative length is nothing. */
+void gather(place data, int64_t count, const int64_t *starts, const int64_t *lengths, int32_t *bounds,
+            uint8_t *octets)
+{
+    int32_t filled = 0;
+    bounds[0] = 0;
+    for (int64_t i = 0; i < count; i++) {
+        if (lengths[i] > 0) {
+            memcpy(octets + filled, data + starts[i], (size_t)lengths[i]);
+            filled += (int32_t)lengths[i];
+        }
+        bounds[i + 1] = filled;
+    }
+}
+
+/* --- JSON -------------------------------------------------------------------------------- */
+
+enum kind { TEXT = 1, NUMBER = 2, INTEGER = 3, BOOLEAN = 4 };
+
+#define MAX_DIGITS 18 /* so many always fit into 64 bits */
+
+/* One member of the objects: the text before its content, and where the content goes.
+ * TEXT and NUMBER: to `octets`, which holds all values, and `bounds`, one more than values;
+ * nowhere if `octets` is NULL. INTEGER, between `least` and `most`: to `numbers`. BOOLEAN: to
+ * `octets`, a byte each, or nowhere. */
+struct cell {
+    const char *before;
+    int64_t before_length;
+    int64_t kind;
+    int64_t least, most;
+    int64_t *numbers;
+    uint8_t *octets;
+    int32_t *bounds;
+};
+
+static inline place literal(place at, place end, const char *text, int64_t length)
+{
+    return end - at >= length && memcmp(at, text, (size_t)length) == 0 ? at + length : NULL;
+}
+
+static inline int is_digit(place at, place end) { return at < end && (uint8_t)(*at - '0') < 10; }
+
+static inline place digits(place at, place end)
+{
+    while (is_digit(at, end))
+        at++;
+    return at;
+}
+
+/* Up to the quote that ends a string in which every character stands for itself. */
+static inline place plain_text(place at, place end)
+{
+    while (at < end && *at != '"' && *at != '\\' && *at >= ' ')
+        at++;
+    return at < end && *at == '"' ? at : NULL;
+}
+
+/* An integer as JSON writes it: a sign perhaps, and no zero in front. */
+static inline place integer(place at, place end)
+{
+    at += at < end && *at == '-';
+    place first = at;
+    at = digits(at, end);
+    return at == first || (*first == '0' && at - first > 1) ? NULL : at;
+}
+
+static place number(place at, place end)
+{
+    at = integer(at, end);
+    if (at && at < end && *at == '.') {
+        if (!is_digit(++at, end))
+            return NULL;
+        at = digits(at, end);
+    }
+    if (at && at < end && (*at | 32) == 'e') {
+        at++;
+        at += at < end && (*at == '+' || *at == '-');
+        if (!is_digit(at, end))
+            return NULL;
+        at = digits(at, end);
+    }
+    return at;
+}
+
+/* The integer that [at, end) is known to be; 0 if it has too many digits or is out of range. */
+static inline int in_range(const struct cell *cell, place at, place end, int64_t *value)
+{
+    int negative = *at == '-';
+    at += negative;
+    if (end - at > MAX_DIGITS)
+        return 0;
+    int64_t sum = 0;
+    for (; at < end; at++)
+        sum = sum * 10 + (*at - '0');
+    *value = negative ? -sum : sum;
+    return *value >= cell->least && *value <= cell->most;
+}
+
+/* Reads one content; what follows it, or NULL if it is not of the cell's kind. */
+static inline place content(const struct cell *cell, int64_t row, place at, place end)
+{
+    place first = at, yes;
+    switch (cell->kind) {
+    case INTEGER:
+        at = integer(at, end);
+        return at && in_range(cell, first, at, cell->numbers + row) ? at : NULL;
+    case BOOLEAN:
+        yes = literal(at, end, "true", 4);
+        at = yes ? yes : literal(at, end, "false", 5);
+        if (at && cell->octets)
+            cell->octets[row] = yes != NULL;
+        return at;
+    default:
+        at = cell->kind == TEXT ? plain_text(at, end) : number(at, end);
+        if (at && cell->octets) {
+            memcpy(cell->octets + cell->bounds[row], first, (size_t)(at - first));
+            cell->bounds[row + 1] = cell->bounds[row] + (int32_t)(at - first);
+        }
+        return at;
+    }
+}
+
+static int fits(const struct cell *cells, int64_t cell_count, const char *behind, int64_t behind_length,
+                int64_t row, place at, place end)
+{
+    for (int64_t i = 0; i < cell_count; i++) {
+        at = literal(at, end, cells[i].before, cells[i].before_length);
+        if (at)
+            at = content(cells + i, row, at, end);
+        if (!at)
+            return 0;
+    }
+    return literal(at, end, behind, behind_length) == end;
+}
+
+/* Reads `count` values, of which bounds[i] and bounds[i + 1] say where they lie: into the
+ * cells, and into `fitting` whether it was an object of exactly these cells. Of one that was
+ * not, the cells hold anything. Returns how many were. */
+int64_t read_objects(place data, int64_t count, const int32_t *bounds, const struct cell *cells,
+                     int64_t cell_count, const char *behind, int64_t behind_length, uint8_t *fitting)
+{
+    int64_t found = 0;
+    for (int64_t row = 0; row < count; row++) {
+        for (int64_t i = 0; i < cell_count; i++)
+            if (cells[i].bounds)
+                cells[i].bounds[row + 1] = cells[i].bounds[row];
+        fitting[row] = (uint8_t)fits(cells, cell_count, behind, behind_length, row, data + bounds[row],
+                                     data + bounds[row + 1]);
+        found += fitting[row];
+    }
+    return found;
+}

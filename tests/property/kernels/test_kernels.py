@@ -1,0 +1,304 @@
+"""The compiled loops do what a few lines of Python do, and never look beyond the bytes they are given.
+
+The bytes end where a page begins that nobody may read: one step too far ends the process.
+"""
+
+import ctypes
+import mmap
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace import kernels
+from headrace.kernels import Cell, Kind
+
+NO_ACCESS = 0
+PAGES = 16
+_area = mmap.mmap(-1, (PAGES + 1) * mmap.PAGESIZE)
+_octets = np.frombuffer(_area, np.uint8)
+_end = PAGES * mmap.PAGESIZE
+assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(_octets.ctypes.data + _end), mmap.PAGESIZE, NO_ACCESS) == 0
+
+
+def guarded(data):
+    """The same bytes, right before memory that may not be read."""
+    placed = _octets[_end - len(data) : _end]
+    placed[:] = np.frombuffer(data, np.uint8)
+    return placed
+
+
+# --- records ----------------------------------------------------------------------------------
+
+
+def varint(number):
+    """Zigzag, as Kafka writes numbers."""
+    bits = (number << 1 ^ number >> 63) & (1 << 64) - 1
+    octets = bytearray()
+    while bits > 127:
+        octets.append(bits & 127 | 128)
+        bits >>= 7
+    return bytes([*octets, bits])
+
+
+def sized(content):
+    return varint(-1) if content is None else varint(len(content)) + content
+
+
+def record(offset, time, key, value, headers):
+    body = b"\0" + varint(time) + varint(offset) + sized(key) + sized(value) + varint(len(headers))
+    body += b"".join(sized(name) + sized(content) for name, content in headers)
+    return varint(len(body)) + body
+
+
+class MisfitError(Exception):
+    pass
+
+
+class Reader:
+    """The format, read slowly."""
+
+    def __init__(self, data, position, end):
+        self.data, self.position, self.end = data, position, end
+
+    def varint(self):
+        bits = 0
+        for shift in range(0, 70, 7):
+            if self.position >= self.end:
+                raise MisfitError
+            octet = self.data[self.position]
+            self.position += 1
+            bits |= (octet & 127) << shift
+            if octet < 128:
+                bits &= (1 << 64) - 1
+                return bits >> 1 ^ -(bits & 1)
+        raise MisfitError
+
+    def sized(self):
+        length = self.varint()
+        if length < -1 or self.position + length > self.end:
+            raise MisfitError
+        start = self.position
+        self.position += max(length, 0)
+        return start, length
+
+    def record(self):
+        size = self.varint()
+        if size < 1 or self.position + size > self.end:
+            raise MisfitError
+        inner = Reader(self.data, self.position + 1, self.position + size)
+        time, offset = inner.varint(), inner.varint()
+        key, value, headers = inner.sized(), inner.sized(), inner.varint()
+        left = inner.end - inner.position
+        if not 0 <= headers <= left // 2 or (headers == 0 and left):
+            raise MisfitError
+        self.position = inner.end
+        return [offset, time, *key, *value, headers, inner.position, inner.end]
+
+
+def laid_out(data, count):
+    """How many records fit (-1: bytes are left over), and the parts of those that do."""
+    reader, parts = Reader(data, 0, len(data)), []
+    for _ in range(count):
+        try:
+            parts.append(reader.record())
+        except MisfitError:
+            return len(parts), parts
+    return (count if reader.position == len(data) else -1), parts
+
+
+contents = st.none() | st.binary(max_size=40) | st.binary(min_size=120, max_size=200)
+records = st.builds(
+    record,
+    st.integers(0, 1000),
+    st.integers(-(2**62), 2**62),
+    contents,
+    contents,
+    st.lists(st.tuples(st.binary(max_size=5), contents), max_size=3),
+)
+
+
+@st.composite
+def sections(draw):
+    """Records one behind the other, right ones or with some bytes changed, and how many they claim to be."""
+    several = draw(st.lists(records, max_size=6))
+    data = bytearray(b"".join(several))
+    for at, octet in draw(st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=3)):
+        if at < len(data):
+            data[at] = octet
+    cut = draw(st.just(len(data)) | st.integers(0, len(data)))
+    return bytes(data[:cut]), max(0, len(several) + draw(st.sampled_from([0, 0, 0, 1, -1])))
+
+
+@given(sections())
+def test_records_are_laid_out_as_the_format_says(section):
+    data, count = section
+    parts = np.full((kernels.PARTS, count), -7, np.int64)
+    fitting = kernels.lay_out_records(guarded(data), 0, len(data), count, 0, 0, parts)
+    expected, rows = laid_out(data, count)
+    assert fitting == expected
+    known = len(rows)
+    assert parts[:, :known].T.tolist() == rows
+
+
+@given(sections())
+def test_headers_are_laid_out_as_the_format_says(section):
+    data, count = section
+    _, rows = laid_out(data, count)
+    expected, fitting = [], 0
+    for *_, headers, start, end in rows:
+        reader, several = Reader(data, start, end), []
+        try:
+            several = [[*reader.sized(), *reader.sized()] for _ in range(headers)]
+        except MisfitError:
+            break
+        if reader.position != end:
+            break
+        expected += several
+        fitting += 1
+    table = np.array(rows, np.int64).reshape(-1, kernels.PARTS)
+    parts, found = kernels.lay_out_headers(guarded(data), *(table[:, at] for at in (6, 7, 8)))
+    assert found == fitting
+    assert parts[:, : len(expected)].T.tolist() == expected
+
+
+@given(st.binary(max_size=300), st.data())
+def test_what_is_gathered_is_what_lies_there(data, draw):
+    count = draw.draw(st.integers(0, 10))
+    starts = [draw.draw(st.integers(0, len(data))) for _ in range(count)]
+    lengths = [draw.draw(st.integers(-1, len(data) - start)) for start in starts]
+    bounds, octets = kernels.gather(guarded(data), np.array(starts, np.int64), np.array(lengths, np.int64))
+    pieces = [data[start : start + max(length, 0)] for start, length in zip(starts, lengths, strict=True)]
+    assert octets.tobytes() == b"".join(pieces)
+    assert bounds.tolist() == np.cumsum([0, *map(len, pieces)]).tolist()
+
+
+# --- JSON -------------------------------------------------------------------------------------
+
+PATTERNS = {
+    Kind.TEXT: rb'([^"\\\x00-\x1f]*)',
+    Kind.NUMBER: rb"(-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)",
+    Kind.INTEGER: rb"(-?(?:0|[1-9][0-9]{0,17}))",
+    Kind.BOOLEAN: rb"(true|false)",
+}
+USUAL = {
+    Kind.TEXT: [b"", b"a", b"\xc3\xa9", b"a,b", b"x" * 30],
+    Kind.NUMBER: [b"0", b"-1.5", b"1e5", b"2E-3", b"10.25e+7"],
+    Kind.INTEGER: [b"0", b"-0", b"7", b"-32768", b"32767", b"999999999999999999"],
+    Kind.BOOLEAN: [b"true", b"false"],
+}
+UNUSUAL = [
+    *[
+        b'"',
+        b"\\",
+        b"\n",
+        b"\x7f",
+        b"\xff",
+        b"-",
+        b"+1",
+        b"01",
+        b"1.",
+        b".5",
+        b"1e",
+        b"1e+",
+        b"--1",
+        b"1.2.3",
+    ],
+    *[
+        b"1000000000000000000",
+        b"99999999999999999999",
+        b"32768",
+        b"-32769",
+        b"tru",
+        b"True",
+        b"null",
+        b"falsey",
+    ],
+]
+
+
+@st.composite
+def objects(draw):
+    """Cells, what stands behind the last, and values that fit them, or nearly."""
+    kinds = draw(st.lists(st.sampled_from(list(Kind)), min_size=1, max_size=4))
+    cells, quote = [], b""
+    for number, kind in enumerate(kinds):
+        opened = b'"' if kind is Kind.TEXT else b""
+        before = quote + (b"," if number else b"{") + b'"k%d":' % number + opened
+        limits = draw(st.sampled_from([(-32768, 32767), (-(2**63), 2**63 - 1)]))
+        cells.append(Cell(before, kind, draw(st.booleans()), *limits))
+        quote = opened
+    behind = quote + b"}"
+    values = []
+    for _ in range(draw(st.integers(0, 8))):
+        texts = [draw(st.sampled_from(USUAL[cell.kind])) for cell in cells]
+        if draw(st.booleans()):
+            texts[draw(st.integers(0, len(texts) - 1))] = draw(st.sampled_from(UNUSUAL))
+        value = b"".join(cell.before + text for cell, text in zip(cells, texts, strict=True)) + behind
+        values.append(value[: draw(st.just(len(value)) | st.integers(0, len(value)))])
+    return cells, behind, values
+
+
+def expected_contents(cells, behind, value):
+    """What each cell holds; None if the value is not of these cells."""
+    pattern = b"".join(re.escape(cell.before) + PATTERNS[cell.kind] for cell in cells) + re.escape(behind)
+    found = re.fullmatch(pattern, value)
+    if found is None:
+        return None
+    for cell, text in zip(cells, found.groups(), strict=True):
+        if cell.kind is Kind.INTEGER and not cell.least <= int(text) <= cell.most:
+            return None
+    return found.groups()
+
+
+@settings(max_examples=500)
+@given(objects())
+def test_objects_are_those_of_the_grammar_and_hold_what_it_says(given_objects):
+    cells, behind, values = given_objects
+    bounds = np.cumsum([0, *map(len, values)]).astype(np.int32)
+    fitting, found = kernels.read_objects(guarded(b"".join(values)), bounds, cells, behind)
+    expected = [expected_contents(cells, behind, value) for value in values]
+    assert fitting.tolist() == [each is not None for each in expected]
+    for number, (cell, room) in enumerate(zip(cells, found, strict=True)):
+        for row, texts in enumerate(expected):
+            if texts is None:
+                continue
+            if room.numbers is not None:
+                assert room.numbers[row] == int(texts[number])
+            elif not cell.wanted:
+                assert room.octets is None
+            elif room.bounds is None:
+                assert room.octets[row] == (texts[number] == b"true")
+            else:
+                assert room.octets[room.bounds[row] : room.bounds[row + 1]].tobytes() == texts[number]
+
+
+def test_no_byte_but_a_digit_is_taken_for_one_at_any_place():
+    cells, digits = [Cell(b"", Kind.INTEGER, True, -(2**63), 2**63 - 1)], b"1234567890123456"
+    for at in range(1, len(digits)):
+        others = [bytes([byte]) for byte in range(256) if byte not in b"0123456789"]
+        values = [digits[:at] + other + digits[at + 1 :] for other in others]
+        bounds = np.arange(len(values) + 1, dtype=np.int32) * len(digits)
+        fitting, _ = kernels.read_objects(guarded(b"".join(values)), bounds, cells, b"")
+        assert not fitting.any(), at
+
+
+def test_integers_end_where_their_type_or_eighteen_digits_do():
+    def fitting(text, bits):
+        cell = Cell(b"", Kind.INTEGER, True, -(1 << bits - 1), (1 << bits - 1) - 1)
+        taken, found = kernels.read_objects(guarded(text), np.array([0, len(text)], np.int32), [cell], b"")
+        assert not taken[0] or found[0].numbers[0] == int(text)
+        return bool(taken[0])
+
+    assert all(fitting(text, 64) for text in (b"999999999999999999", b"-999999999999999999", b"0", b"-0"))
+    assert not any(fitting(text, 64) for text in (b"1000000000000000000", b"-9223372036854775809", b"9" * 40))
+    assert [fitting(text, 16) for text in (b"32767", b"32768", b"-32768", b"-32769")] == [True, False] * 2
+
+
+def test_rows_that_are_too_few_are_refused_before_anything_is_written():
+    parts = np.zeros((kernels.PARTS, 1), np.int64)
+    data = guarded(record(0, 0, None, b"x", []) * 2)
+    with pytest.raises(ValueError, match="9 rows of 2 numbers"):
+        kernels.lay_out_records(data, 0, len(data), 2, 0, 0, parts)
