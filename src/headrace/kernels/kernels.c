@@ -140,9 +140,23 @@ struct cell {
     int32_t *bounds;
 };
 
+/* Behind `text` if it stands at `at`, else NULL. A word at a time: most are shorter than what a
+ * call of memcmp costs. */
 static inline place literal(place at, place end, const char *text, int64_t length)
 {
-    return end - at >= length && memcmp(at, text, (size_t)length) == 0 ? at + length : NULL;
+    if (end - at < length)
+        return NULL;
+    for (; length >= 8; length -= 8, at += 8, text += 8) {
+        uint64_t here, wanted;
+        memcpy(&here, at, 8);
+        memcpy(&wanted, text, 8);
+        if (here != wanted)
+            return NULL;
+    }
+    for (; length > 0; length--, at++, text++)
+        if (*at != (uint8_t)*text)
+            return NULL;
+    return at;
 }
 
 static inline int is_digit(place at, place end) { return at < end && (uint8_t)(*at - '0') < 10; }
@@ -154,11 +168,13 @@ static inline place digits(place at, place end)
     return at;
 }
 
-/* Up to the quote that ends a string in which every character stands for itself. */
-static inline place plain_text(place at, place end)
+/* Up to the quote that ends a string in which every character stands for itself; copied to
+ * `out` on the way, unless that is NULL. */
+static inline place plain_text(place at, place end, uint8_t *out)
 {
-    while (at < end && *at != '"' && *at != '\\' && *at >= ' ')
-        at++;
+    for (; at < end && *at != '"' && *at != '\\' && *at >= ' '; at++)
+        if (out)
+            *out++ = *at;
     return at < end && *at == '"' ? at : NULL;
 }
 
@@ -207,6 +223,7 @@ static inline int in_range(const struct cell *cell, place at, place end, int64_t
 static inline place content(const struct cell *cell, int64_t row, place at, place end)
 {
     place first = at, yes;
+    uint8_t *out = cell->octets && cell->bounds ? cell->octets + cell->bounds[row] : NULL;
     switch (cell->kind) {
     case INTEGER:
         at = integer(at, end);
@@ -217,14 +234,17 @@ static inline place content(const struct cell *cell, int64_t row, place at, plac
         if (at && cell->octets)
             cell->octets[row] = yes != NULL;
         return at;
+    case TEXT:
+        at = plain_text(at, end, out);
+        break;
     default:
-        at = cell->kind == TEXT ? plain_text(at, end) : number(at, end);
-        if (at && cell->octets) {
-            memcpy(cell->octets + cell->bounds[row], first, (size_t)(at - first));
-            cell->bounds[row + 1] = cell->bounds[row] + (int32_t)(at - first);
-        }
-        return at;
+        at = number(at, end);
+        if (at && out)
+            memcpy(out, first, (size_t)(at - first));
     }
+    if (at && out)
+        cell->bounds[row + 1] = cell->bounds[row] + (int32_t)(at - first);
+    return at;
 }
 
 static int fits(const struct cell *cells, int64_t cell_count, const char *behind, int64_t behind_length,
