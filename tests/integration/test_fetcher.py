@@ -8,9 +8,11 @@ from confluent_kafka import Producer
 from topics import create_topic, delete_records, delete_topic, send
 
 from headrace.client import EARLIEST, LATEST, Connection, RawFetcher
+from headrace.client.channel import Channel
 from headrace.errors import RequestError, RetriableError
 from headrace.records.columns import decode_columns
 from headrace.testing.broker import BrokerProcess
+from headrace.wire import Api
 
 pytestmark = pytest.mark.xdist_group("spark")  # one Kafka serves these and the source's tests
 
@@ -120,18 +122,52 @@ def test_records_of_an_aborted_transaction_are_not_seen(kafka_log):
         assert values(fetcher.fetch(topic, 0, 0, end)) == [b"0a", b"0b", b"3a", b"3b"]
 
 
-def test_a_fetch_goes_on_after_the_log_was_restarted(tmp_path):
+@pytest.mark.parametrize("ahead", [False, True])
+def test_a_fetch_goes_on_after_the_log_was_restarted(tmp_path, ahead):
     with BrokerProcess(tmp_path / "log") as broker:
         log = Connection(bootstrap_servers=broker.bootstrap, retry_timeout_ms=20_000)
         topic = create_topic(log)
         sent = [b"%d" % number * 30 for number in range(500)]
         send(log, topic, sent, batch_num_messages=20)
         with RawFetcher(log, max_bytes=5000) as fetcher:
-            fetching = fetcher.fetch(topic, 0, 0, 500)
+            fetching = fetcher.fetch(topic, 0, 0, 500, ahead=ahead)
             first = next(fetching)
             broker.kill()
             broker.start()
             assert values([first, *fetching]) == sent
+
+
+def test_what_comes_next_is_asked_for_while_the_caller_works(log, monkeypatch):
+    topic = create_topic(log)
+    sent = [b"%d" % number * 30 for number in range(500)]
+    send(log, topic, sent, batch_num_messages=20)
+    asked = []
+    ask = Channel.ask
+    monkeypatch.setattr(
+        Channel, "ask", lambda channel, api, *rest: asked.append(api) or ask(channel, api, *rest)
+    )
+    with RawFetcher(log, max_bytes=5000) as fetcher:
+        runs, fetches = [], []
+        for run in fetcher.fetch(topic, 0, 0, 500, ahead=True):
+            runs.append(run)
+            fetches.append(asked.count(Api.FETCH))
+    assert values(runs) == sent
+    assert fetches[0] == 2  # the one that brought this run, and the next
+    assert fetches[-1] == asked.count(Api.FETCH) <= len(runs) + 1
+
+
+def test_a_fetcher_may_be_asked_something_else_while_it_reads_ahead(log):
+    topic = create_topic(log, partitions=2)
+    sent = [b"%d" % number * 30 for number in range(500)]
+    for partition in (0, 1):
+        send(log, topic, sent, batch_num_messages=20, partition=partition)
+    with RawFetcher(log, max_bytes=5000) as fetcher:
+        readings = [fetcher.fetch(topic, partition, 0, 500, ahead=True) for partition in (0, 1)]
+        runs = [[next(reading)] for reading in readings]
+        assert fetcher.offsets(topic, LATEST) == {0: 500, 1: 500}
+        for got, reading in zip(runs, readings, strict=True):
+            got.extend(reading)
+    assert [values(got) for got in runs] == [sent, sent]
 
 
 def test_a_log_that_is_not_there_is_given_up_on_with_its_address():

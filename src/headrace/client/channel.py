@@ -3,7 +3,8 @@
 import socket
 import ssl
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from headrace.client.login import Security, conversation
@@ -85,18 +86,33 @@ class Channel:
 
     def request(self, api: Api, version: int, fields: Mapping[str, Any], *, wait_ms: int = 0) -> Fields:
         """The decoded answer; `wait_ms` is how long the broker was asked to hold it back."""
+        self.ask(api, version, fields)
+        return self.answer(api, version, wait_ms=wait_ms)
+
+    def ask(self, api: Api, version: int, fields: Mapping[str, Any]) -> None:
+        """Sends a request, whose `answer` must be taken before the next one."""
         self._correlation_id += 1
         frame = encode_request(api, version, self._correlation_id, self._client_id, fields)
-        try:
-            self._socket.settimeout(self._timeout_s + wait_ms / 1000)
+        with self._failing(api):
+            self._socket.settimeout(self._timeout_s)
             self._socket.sendall(frame)
+
+    def answer(self, api: Api, version: int, *, wait_ms: int = 0) -> Fields:
+        """The decoded answer to what was asked last."""
+        with self._failing(api):
+            self._socket.settimeout(self._timeout_s + wait_ms / 1000)
             cursor = Cursor(self._receive())
+        return self._decode(api, version, cursor)
+
+    @contextmanager
+    def _failing(self, api: Api) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
             self.close()
             if isinstance(error, ssl.SSLError) and _is_alert(error):
                 raise self._no_trust(error) from error
             raise RetriableError(f"{self.address} did not answer {name_of(api)}: {error}") from error
-        return self._decode(api, version, cursor)
 
     def close(self) -> None:
         """Closes the connection; harmless when repeated."""

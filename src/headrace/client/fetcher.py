@@ -1,5 +1,6 @@
 """Raw record batches for a range of offsets, from whichever broker leads the partition."""
 
+import contextlib
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -8,6 +9,7 @@ from typing import Any, Self
 
 from headrace.client.batches import AbortedTransaction, Runs, visible_runs
 from headrace.client.brokers import Brokers, check_code
+from headrace.client.channel import Channel
 from headrace.client.connection import Connection
 from headrace.errors import RequestError, RetriableError
 from headrace.records import read_header
@@ -57,7 +59,8 @@ class RawFetcher:
     def __init__(self, connection: Connection, *, max_bytes: int = 8 << 20) -> None:
         self._max_bytes = max_bytes
         self._layouts: dict[str, TopicLayout] = {}
-        self._brokers = Brokers(connection, _VERSIONS, forget=self._layouts.clear)
+        self._brokers = Brokers(connection, _VERSIONS, forget=self._forget)
+        self._asked: tuple[tuple[str, int, int], Channel] | None = None  # ahead, by `fetch`
 
     def layout(self, topic: str) -> TopicLayout:
         """The topic as it is now; raises RequestError if it does not exist."""
@@ -76,18 +79,31 @@ class RawFetcher:
         return found
 
     def fetch(
-        self, topic: str, partition: int, start: int, end: int, *, topic_id: uuid.UUID | None = None
+        self,
+        topic: str,
+        partition: int,
+        start: int,
+        end: int,
+        *,
+        topic_id: uuid.UUID | None = None,
+        ahead: bool = False,
     ) -> Iterator[memoryview]:
         """Runs of whole, checked record batches that hold every visible record from `start` up to `end`.
 
         The first and the last batch may reach beyond the range. Raises OffsetsGone if
         `start` is no longer on the log, RequestError if the topic is not the one of
         that id: nothing is skipped in silence.
+
+        With `ahead` the next bytes are asked for before a run is handed out, so that the
+        broker works while the caller does. Best read to the end: whatever else is asked of
+        the fetcher before that costs it its connection, and a moment.
         """
         while start < end:
             found = self._brokers.retrying(lambda: self._fetch(topic, partition, start, end, topic_id))  # noqa: B023
-            yield from found.runs
             start = found.next_offset
+            if ahead and start < end:
+                self._ask_ahead(topic, partition, start)
+            yield from found.runs
 
     def record_bytes(self, topic: str, partition: int, start: int, end: int) -> float:
         """The bytes of log that an offset from `start` on takes on average, judged by the first batches."""
@@ -148,15 +164,32 @@ class RawFetcher:
         _check_identity(layout, topic_id)
         if partition not in layout.leaders:
             raise RequestError(f"{topic} has no partition {partition}; it has {len(layout.leaders)}", code=3)
-        fields = _FETCH | _wanted(layout, partition, start, max_bytes or self._max_bytes)
-        channel = self._brokers.node(layout.leaders[partition])
-        answer = self._brokers.ask(channel, Api.FETCH, fields, wait_ms=_FETCH_WAIT_MS)
+        if self._asked is not None and self._asked[0] == (topic, partition, start):
+            channel, self._asked = self._asked[1], None
+        else:
+            channel = self._ask(layout, partition, start, max_bytes or self._max_bytes)
+        answer = channel.answer(Api.FETCH, _VERSIONS[Api.FETCH], wait_ms=_FETCH_WAIT_MS)
         check_code(answer.error_code, f"{topic}-{partition}")
         data = answer.responses[0].partitions[0]
         if data.error_code == ErrorCode.offset_out_of_range:
             raise self._out_of_range(topic, partition, start)
         check_code(data.error_code, f"{topic}-{partition}")
         return _progress(data, f"{topic}-{partition}", start, end)
+
+    def _ask(self, layout: TopicLayout, partition: int, start: int, max_bytes: int) -> Channel:
+        channel = self._brokers.node(layout.leaders[partition])
+        channel.ask(Api.FETCH, _VERSIONS[Api.FETCH], _FETCH | _wanted(layout, partition, start, max_bytes))
+        return channel
+
+    def _ask_ahead(self, topic: str, partition: int, start: int) -> None:
+        """Asks, and leaves it to whoever wants the answer to notice that the broker is gone."""
+        with contextlib.suppress(RetriableError):
+            channel = self._ask(self._layout(topic), partition, start, self._max_bytes)
+            self._asked = (topic, partition, start), channel
+
+    def _forget(self) -> None:
+        self._layouts.clear()
+        self._asked = None
 
     def _out_of_range(self, topic: str, partition: int, start: int) -> OffsetsGone:
         first = self._list_offsets(topic, EARLIEST)[partition]

@@ -67,7 +67,7 @@ class RangeReading:
         while start < span.end:
             try:
                 yield from self._fetcher.fetch(
-                    span.topic, span.partition, start, span.end, topic_id=span.topic_id
+                    span.topic, span.partition, start, span.end, topic_id=span.topic_id, ahead=True
                 )
                 return
             except OffsetsGone as gone:
