@@ -65,10 +65,23 @@ class PaneState(OperatorState):
             changes += [self._closed(start) for start in self._due(watermark_us)]
         return together(changes)
 
+    @property
+    def _kept_us(self) -> int:
+        """How long a pane is held, from its start."""
+        return self._window.size_us + self.operator.keep_us
+
     def _forget(self) -> None:
-        kept_us = self._window.size_us + self.operator.keep_us
-        for start in [each for each in self._panes if each + kept_us <= self.watermark_us]:
+        for start in [each for each in self._panes if each + self._kept_us <= self.watermark_us]:
             del self._panes[start]
+
+    def _lasting(self, tables: Sequence[pa.Table], watermark_us: int) -> Sequence[pa.Table]:
+        """Who catches up opens and closes most panes within one step: those are not stored."""
+        lasting = []
+        for table in tables:
+            held = numbers(table, _PANE) + self._kept_us > watermark_us
+            if held.any():
+                lasting.append(table if held.all() else table.filter(pa.array(held)))
+        return lasting
 
     def _due(self, watermark_us: int) -> list[int]:
         """The windows, by their start, that close when the watermark moves, and have rows."""

@@ -1,8 +1,8 @@
 """What every operator's state has in common: the watermark, the books, its stored form.
 
 State is a pure function of the partials accepted so far and the watermark. A delta is
-therefore the partials of one step and the watermark after it, and replaying deltas over
-a snapshot gives the state again. Both are Arrow IPC streams, lz4, with the version in
+therefore the partials of one step, without what the step also let go of, and the watermark
+after it; replaying deltas over a snapshot gives the state again. Both are Arrow IPC streams, lz4, with the version in
 the schema's metadata, one record batch per run; a state without rows has no columns.
 """
 
@@ -84,6 +84,10 @@ class OperatorState(ABC):
     def _forget(self) -> None:
         """Lets go of what the watermark has left behind for good."""
 
+    def _lasting(self, tables: Sequence[pa.Table], watermark_us: int) -> Sequence[pa.Table]:  # noqa: ARG002
+        """Of partials, what is still held once the watermark is here; all, where that is not plain."""
+        return tables
+
     @abstractmethod
     def _tables(self) -> Sequence[pa.Table]:
         """Everything held, as partials."""
@@ -92,7 +96,7 @@ class OperatorState(ABC):
         """Merges the partials, then moves the watermark (never back) and publishes what is due."""
         watermark_us = max(self.watermark_us, NO_WATERMARK if watermark_us is None else watermark_us)
         tables, dropped, corrected_rows = self._admitted(self._with_rows(partials))
-        delta = _encode(tables, watermark_us)
+        delta = _encode(self._lasting(tables, watermark_us), watermark_us)
         changes = self._changed(tables, watermark_us) if self._layout is not None else None
         self.watermark_us = watermark_us
         self._forget()

@@ -85,3 +85,15 @@ def test_buckets_together_hold_every_row_once():
     packed = pack_buckets(partial, ("key",), 8)
     assert sorted(bucket for bucket, _ in packed) == list(range(8))
     assert sum(unpack(blob).num_rows for _, blob in packed) == partial.num_rows
+
+
+def test_a_delta_holds_what_is_left_of_a_step_and_not_what_it_closed():
+    one = operator()
+    tables = [one.partial(rows(("a", 1.0, 5), ("a", 2.0, 65))), one.partial(rows(("b", 3.0, 6)))]
+    step = one.new_state().advance(tables, MINUTE)
+    assert len(results(step.changes)) == 2
+    loaded = one.load(None, [step.delta])
+    assert loaded.row_count == 1
+    assert results(loaded.advance([], 2 * MINUTE).changes) == [
+        ("a", 1, 0, None, {"events": 1, "total": 2.0, "highest": 2.0})
+    ]
