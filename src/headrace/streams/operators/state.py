@@ -2,8 +2,9 @@
 
 State is a pure function of the partials accepted so far and the watermark. A delta is
 therefore the partials of one step, without what the step also let go of, and the watermark
-after it; replaying deltas over a snapshot gives the state again. Both are Arrow IPC streams, lz4, with the version in
-the schema's metadata, one record batch per run; a state without rows has no columns.
+after it; replaying deltas over a snapshot gives the state again. Both are Arrow IPC streams,
+lz4, with the version in the schema's metadata, one record batch per run; a state without
+rows has no columns.
 """
 
 from abc import ABC, abstractmethod
