@@ -16,7 +16,17 @@ import numpy.typing as npt
 
 from headrace.errors import ConfigError
 
-__all__ = ["Cell", "Kind", "gather", "lay_out_headers", "lay_out_records", "read_objects"]
+__all__ = [
+    "PARTS",
+    "Cell",
+    "Contents",
+    "Kind",
+    "gather",
+    "lay_out_batches",
+    "lay_out_headers",
+    "lay_out_records",
+    "read_objects",
+]
 
 Ints = npt.NDArray[np.int64]
 Bounds = npt.NDArray[np.int32]
@@ -51,6 +61,8 @@ def _load() -> ctypes.CDLL:
         ) from None
     takes = {
         "lay_out_records": [_POINTER, _INT, _INT, _INT, _INT, _INT, _POINTER, _INT],
+        "count_records": [_POINTER, _INT],
+        "lay_out_batches": [_POINTER, _INT, _POINTER, _INT],
         "lay_out_headers": [_POINTER, _INT, _POINTER, _POINTER, _POINTER, _POINTER, _INT],
         "gather": [_POINTER, _INT, _POINTER, _POINTER, _POINTER, _POINTER],
         "read_objects": [_POINTER, _INT, _POINTER, _POINTER, _INT, ctypes.c_char_p, _INT, _POINTER],
@@ -87,6 +99,19 @@ def lay_out_records(
             _stride(parts),
         )
     )
+
+
+def lay_out_batches(data: Octets) -> Ints | None:
+    """As `lay_out_records`, of whole batches one behind the other, in place; without control batches.
+
+    None if one is compressed, or anything is wrong with one: look at each.
+    """
+    count = int(_library.count_records(_at(data), len(data)))
+    if count < 0:
+        return None
+    parts = np.empty((PARTS, count), np.int64)
+    found = int(_library.lay_out_batches(_at(data), len(data), _at(parts), count))
+    return parts if found == count else None
 
 
 def lay_out_headers(data: Octets, counts: Ints, starts: Ints, ends: Ints) -> tuple[Ints, int]:

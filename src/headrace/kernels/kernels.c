@@ -80,6 +80,85 @@ int64_t lay_out_records(place data, int64_t begin, int64_t end, int64_t count, i
     return at == batch_end ? count : -1;
 }
 
+/* The fixed part of a batch, in Kafka's format v2; numbers are big-endian. */
+enum {
+    BASE_OFFSET_AT = 0,
+    LENGTH_AT = 8,
+    LENGTH_FROM = 12,
+    MAGIC_AT = 16,
+    ATTRIBUTES_AT = 21,
+    BASE_TIMESTAMP_AT = 27,
+    MAX_TIMESTAMP_AT = 35,
+    COUNT_AT = 57,
+    RECORDS_AT = 61,
+    MAGIC = 2,
+    CODEC = 7,
+    APPEND_TIME = 8,
+    CONTROL = 32,
+    LEAST_RECORD = 7, /* length, attributes, two deltas, two lengths, a count */
+};
+
+static inline int64_t big_endian(place at, int bytes)
+{
+    uint64_t bits = at[0] & 128 ? UINT64_MAX : 0;
+    for (int i = 0; i < bytes; i++)
+        bits = bits << 8 | at[i];
+    return (int64_t)bits;
+}
+
+/* The end of the batch at `at`; NULL if it is none, or not whole. */
+static place batch_end(place at, place end)
+{
+    if (end - at < RECORDS_AT || at[MAGIC_AT] != MAGIC)
+        return NULL;
+    int64_t size = big_endian(at + LENGTH_AT, 4) + LENGTH_FROM;
+    return size < RECORDS_AT || size > end - at ? NULL : at + size;
+}
+
+/* How many records the batches that fill data[0, size) have, those of control batches not
+ * counted; -1 if one is compressed, malformed, or claims more than its bytes can hold. */
+int64_t count_records(place data, int64_t size)
+{
+    int64_t total = 0;
+    for (place at = data, end = data + size, next; at < end; at = next) {
+        next = batch_end(at, end);
+        int64_t attributes = next ? big_endian(at + ATTRIBUTES_AT, 2) : CODEC;
+        if (attributes & CODEC)
+            return -1;
+        if (attributes & CONTROL)
+            continue;
+        int64_t count = big_endian(at + COUNT_AT, 4);
+        if (count < 0 || count > (next - at - RECORDS_AT) / LEAST_RECORD)
+            return -1;
+        total += count;
+    }
+    return total;
+}
+
+/* Where the parts of these records lie, as `lay_out_records` has it. Returns how many records
+ * were laid out; less than `count_records` found if one does not fit. */
+int64_t lay_out_batches(place data, int64_t size, int64_t *parts, int64_t stride)
+{
+    int64_t total = 0;
+    for (place at = data, end = data + size, next; at < end; at = next) {
+        next = batch_end(at, end);
+        int64_t attributes = big_endian(at + ATTRIBUTES_AT, 2);
+        if (attributes & CONTROL)
+            continue;
+        int64_t count = big_endian(at + COUNT_AT, 4);
+        int64_t fitting = lay_out_records(data, at + RECORDS_AT - data, next - data, count,
+                                          big_endian(at + BASE_OFFSET_AT, 8),
+                                          big_endian(at + BASE_TIMESTAMP_AT, 8), parts + total, stride);
+        if (fitting != count)
+            return total;
+        if (attributes & APPEND_TIME)
+            for (int64_t i = 0; i < count; i++)
+                parts[TIMESTAMP * stride + total + i] = big_endian(at + MAX_TIMESTAMP_AT, 8);
+        total += count;
+    }
+    return total;
+}
+
 enum header_part { NAME_START, NAME_LENGTH, CONTENT_START, CONTENT_LENGTH };
 
 /* Where the headers of `count` records lie, given how many each has, where they begin, and

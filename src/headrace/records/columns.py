@@ -59,14 +59,11 @@ def decode_columns(
     """
     import pyarrow as pa
 
-    sections = list(_sections(memoryview(buffer)))
-    data = b"".join([section.data for section in sections])
-    if len(data) >= 1 << 31:
-        raise CorruptionError(
-            f"record batches of {len(data)} bytes decompressed are too large to read at once"
-        )
-    octets = np.frombuffer(data, np.uint8)
-    layout = _lay_out(octets, sections)
+    octets = np.frombuffer(buffer, np.uint8)
+    parts = kernels.lay_out_batches(octets)
+    if parts is None:
+        octets, parts = _lay_out_each(memoryview(buffer))
+    layout = _Layout(*parts)
     built = {name: _column(name, octets, layout) for name in COLUMNS if name in columns}
     low, high = _range(layout.offsets, start_offset, end_offset)
     return pa.RecordBatch.from_pydict(built).slice(low, high - low)
@@ -128,9 +125,16 @@ class _Layout:
     ends: Ints
 
 
-def _lay_out(octets: Octets, sections: list[_Section]) -> _Layout:
+def _lay_out_each(buffer: memoryview) -> tuple[Octets, Ints]:
+    """Batch by batch, decompressed: the bytes of all, and where in them the parts of records lie."""
+    sections = list(_sections(buffer))
+    data = b"".join([section.data for section in sections])
+    if len(data) >= 1 << 31:
+        raise CorruptionError(
+            f"record batches of {len(data)} bytes decompressed are too large to read at once"
+        )
+    octets = np.frombuffer(data, np.uint8)
     parts = np.empty((kernels.PARTS, _count(sections)), np.int64)
-    layout = _Layout(*parts)
     records = position = 0
     for section in sections:
         rows = slice(records, records + section.count)
@@ -141,9 +145,9 @@ def _lay_out(octets: Octets, sections: list[_Section]) -> _Layout:
         if fitting != section.count:
             raise CorruptionError(_misfit(section, fitting))
         if section.append_timestamp is not None:
-            layout.timestamps[rows] = section.append_timestamp
+            _Layout(*parts).timestamps[rows] = section.append_timestamp
         records, position = rows.stop, end
-    return layout
+    return octets, parts
 
 
 def _count(sections: list[_Section]) -> int:

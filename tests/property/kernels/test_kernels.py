@@ -13,7 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace import kernels
+from headrace.errors import CorruptionError
 from headrace.kernels import Cell, Kind
+from headrace.records import Record, columns, encode_batch, read_header, stamp
 
 NO_ACCESS = 0
 PAGES = 16
@@ -141,6 +143,49 @@ def test_records_are_laid_out_as_the_format_says(section):
     assert fitting == expected
     known = len(rows)
     assert parts[:, :known].T.tolist() == rows
+
+
+@st.composite
+def batches(draw):
+    """Whole batches one behind the other, control batches and stamped ones among them; mostly right."""
+    several = []
+    for number in range(draw(st.integers(0, 4))):
+        records = [Record(0, 1000 + at, b"k", bytes(at)) for at in range(draw(st.integers(1, 5)))]
+        batch = encode_batch(records)
+        stamp(batch, 0, 10 * number, 0)
+        if draw(st.booleans()):
+            batch[22] |= 32 if draw(st.booleans()) else 8
+        several.append(batch)
+    data = bytearray(b"".join(several))
+    for at, octet in draw(st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=2)):
+        if at < len(data):
+            data[at] = octet
+    return bytes(data[: draw(st.just(len(data)) | st.integers(0, len(data)))])
+
+
+@settings(max_examples=300)
+@given(batches())
+def test_batches_are_laid_out_in_place_as_one_by_one(data):
+    in_place = kernels.lay_out_batches(guarded(data))
+    try:
+        octets, one_by_one = columns._lay_out_each(memoryview(data))
+    except CorruptionError:
+        assert in_place is None
+        return
+    if in_place is None:  # then one is compressed, by a byte that was changed
+        positions = [0]
+        while positions[-1] < len(data):
+            positions.append(positions[-1] + read_header(data, positions[-1]).size_bytes)
+        assert any(read_header(data, at).codec for at in positions[:-1])
+        return
+    facts = [0, 1, 3, 5, 6]  # offset, timestamp, lengths, headers
+    assert in_place[facts].tolist() == one_by_one[facts].tolist()
+    for start, length in ((2, 3), (4, 5)):
+        one, other = (
+            kernels.gather(*each)
+            for each in ((guarded(data), *in_place[[start, length]]), (octets, *one_by_one[[start, length]]))
+        )
+        assert one[1].tobytes() == other[1].tobytes()
 
 
 @given(sections())

@@ -124,3 +124,11 @@ def test_more_records_claimed_than_there_are_is_refused():
     buffer[57:61] = (2**31 - 1).to_bytes(4, "big")
     with pytest.raises(CorruptionError):
         decode_columns(buffer)
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+def test_a_batch_that_claims_more_records_than_it_can_hold_gets_no_memory_for_them(codec):
+    batch = encode_batch([Record(0, 0, b"k", b"v")], codec=codec)
+    batch[57:61] = (2**31 - 1).to_bytes(4, "big")
+    with pytest.raises(CorruptionError, match="too few for 2147483647 records"):
+        decode_columns(batch)
