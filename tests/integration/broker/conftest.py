@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -61,7 +62,10 @@ def produce_fields(topic: str, batch: bytes | None, partition: int = 0, acks: in
     return {"acks": acks, "timeout": 10_000, "topic_data": data}
 
 
-def batch_of(*values: bytes, timestamp_ms: int = 1_700_000_000_000) -> bytearray:
+NOW_MS = int(time.time() * 1000)  # recent, or retention would rightly remove the records
+
+
+def batch_of(*values: bytes, timestamp_ms: int = NOW_MS) -> bytearray:
     return bytearray(encode_batch([Record(n, timestamp_ms, None, value) for n, value in enumerate(values)]))
 
 

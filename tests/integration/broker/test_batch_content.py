@@ -7,6 +7,7 @@ on purpose, `DIFFERENT` has Kafka's answer and the reason.
 import contextlib
 import itertools
 import struct
+import time
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -24,7 +25,7 @@ from headrace.wire import Api, ErrorCode, encode_request
 
 from .conftest import Peer, produce_fields
 
-TIME_MS = 1_700_000_000_000
+TIME_MS = int(time.time() * 1000)  # recent, or retention would rightly remove the records
 LIMIT_BYTES = 200_000
 ENCODERS = {
     Codec.NONE: bytes,

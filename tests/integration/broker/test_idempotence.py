@@ -6,6 +6,7 @@ The sequences that are compared with a real Kafka are in `tests/integration/pari
 import asyncio
 import contextlib
 import threading
+import time
 
 import confluent_kafka as ck
 import pytest
@@ -18,7 +19,7 @@ from headrace.wire import Api, ErrorCode
 
 from .conftest import Peer
 
-TIME_MS = 1_700_000_000_000
+TIME_MS = int(time.time() * 1000)  # recent, or retention would rightly remove the records
 
 
 def sent(sequence, *values, producer=1, epoch=0, transactional=False):

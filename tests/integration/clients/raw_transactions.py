@@ -1,6 +1,7 @@
 """A transactional producer in plain requests: what each protocol says, and nothing it could hide."""
 
 import contextlib
+import time
 from typing import Any
 
 from headrace.client.channel import Channel
@@ -90,7 +91,7 @@ class RawProducer:
     def produce(self, topic: str, partition: int, value: bytes) -> int:
         sequence = self._sequences.get((topic, partition), 0)
         batch = encode_batch(
-            [Record(0, 1_700_000_000_000, None, value)],
+            [Record(0, int(time.time() * 1000), None, value)],
             producer_id=self.producer_id,
             producer_epoch=self.epoch,
             base_sequence=sequence,

@@ -14,6 +14,7 @@ from clients.raw import RawConnection, codecs_in, fetch_request
 from clients.targets import Target
 
 TEN_MIB = 10 * 1024 * 1024
+NOW_MS = int(time.time() * 1000)  # recent, or retention would rightly remove the records
 # Of a batch with one record that has neither key nor headers: 61 bytes of header, 13 of framing.
 OVERHEAD_BYTES = 61 + 13
 
@@ -25,7 +26,7 @@ def messages_for(codec: str, count: int) -> list[Message]:
             value=f"{codec} {n} ".encode() * 20,
             headers=(("n", str(n).encode()),),
             partition=0,
-            timestamp_ms=1_700_000_000_000 + n,
+            timestamp_ms=NOW_MS + n,
         )
         for n in range(count)
     ]

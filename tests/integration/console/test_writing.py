@@ -28,7 +28,7 @@ def test_one_record_is_answered_with_its_place_and_a_token(get, post, topic):
 
 
 def test_many_records_with_all_that_a_record_has(get, post, make_topic):
-    topic = make_topic("writing-many", 2)
+    topic = make_topic("writing-many", 2, retention_ms=-1)
     sent = [
         {"value": None, "key": "gone", "partition": 1},
         {"value_base64": base64.b64encode(b"\xff\x00").decode(), "key_base64": "/w==", "partition": 1},
