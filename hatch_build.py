@@ -11,6 +11,7 @@ import subprocess
 import sys
 import sysconfig
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
@@ -29,7 +30,10 @@ class Kernels(BuildHookInterface):  # type: ignore[type-arg]
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002 - hatchling's signature
         compiler = shlex.split(os.environ.get("CC", "")) or ZIG
         root = Path(self.root)
-        subprocess.run([*compiler, *FLAGS, "-o", root / LIBRARY, root / SOURCE], check=True)  # noqa: S603
+        with TemporaryDirectory() as kept:  # instead of in the home
+            environment = {**os.environ, "ZIG_GLOBAL_CACHE_DIR": kept, "ZIG_LOCAL_CACHE_DIR": kept}
+            command = [*compiler, *FLAGS, "-o", root / LIBRARY, root / SOURCE]
+            subprocess.run(command, check=True, env=environment)  # noqa: S603
         platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-{platform}"
