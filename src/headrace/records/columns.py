@@ -26,6 +26,7 @@ COLUMNS = ("offset", "timestamp", "key", "value", "headers")
 Ints = npt.NDArray[np.int64]
 Octets = npt.NDArray[np.uint8]
 
+_MAX_BYTES = (1 << 31) - 1  # places in Arrow's columns have 32 bits
 _LEAST_RECORD_BYTES = 7  # length, attributes, two deltas, two lengths, a count
 
 
@@ -63,6 +64,10 @@ def decode_columns(
     parts = kernels.lay_out_batches(octets)
     if parts is None:
         octets, parts = _lay_out_each(memoryview(buffer))
+    if len(octets) > _MAX_BYTES:
+        raise CorruptionError(
+            f"record batches of {len(octets)} bytes decompressed are too large to read at once"
+        )
     layout = _Layout(*parts)
     built = {name: _column(name, octets, layout) for name in COLUMNS if name in columns}
     low, high = _range(layout.offsets, start_offset, end_offset)
@@ -129,10 +134,6 @@ def _lay_out_each(buffer: memoryview) -> tuple[Octets, Ints]:
     """Batch by batch, decompressed: the bytes of all, and where in them the parts of records lie."""
     sections = list(_sections(buffer))
     data = b"".join([section.data for section in sections])
-    if len(data) >= 1 << 31:
-        raise CorruptionError(
-            f"record batches of {len(data)} bytes decompressed are too large to read at once"
-        )
     octets = np.frombuffer(data, np.uint8)
     parts = np.empty((kernels.PARTS, _count(sections)), np.int64)
     records = position = 0

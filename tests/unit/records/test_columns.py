@@ -5,7 +5,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import CorruptionError
-from headrace.records import Codec, Record, check_batch, decode_batch, encode_batch, stamp, stamp_append_time
+from headrace.records import (
+    Codec,
+    Record,
+    check_batch,
+    columns,
+    decode_batch,
+    encode_batch,
+    stamp,
+    stamp_append_time,
+)
 from headrace.records.columns import COLUMNS, decode_columns
 
 sizes = st.sampled_from([0, 1, 11, 12, 13, 62, 63, 64, 127, 128, 8190, 8192, 20_000])
@@ -131,4 +140,12 @@ def test_a_batch_that_claims_more_records_than_it_can_hold_gets_no_memory_for_th
     batch = encode_batch([Record(0, 0, b"k", b"v")], codec=codec)
     batch[57:61] = (2**31 - 1).to_bytes(4, "big")
     with pytest.raises(CorruptionError, match="too few for 2147483647 records"):
+        decode_columns(batch)
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+def test_more_bytes_than_a_column_has_places_for_are_refused(monkeypatch, codec):
+    batch = encode_batch([Record(0, 0, b"k", b"v" * 1000)], codec=codec)
+    monkeypatch.setattr(columns, "_MAX_BYTES", 900)
+    with pytest.raises(CorruptionError, match="too large to read at once"):
         decode_columns(batch)
