@@ -40,6 +40,9 @@ $(RUN):
 
 # Two steps: PySpark is distributed as source, and must be built by the pinned
 # setuptools rather than by whichever is newest on the day.
+ifeq ($(wildcard src/headrace/kernels/_kernels.so),)
+.PHONY: $(STAMP)
+endif
 $(STAMP): requirements/build.txt requirements/lock.txt pyproject.toml $(COMPILED) | $(RUN)
 	@echo "Installing the locked versions into $(VENV) (the first time takes a few minutes)"
 	@if $(RUN) -c 'import pip' 2>/dev/null; then pip="$(RUN) -m pip"; \

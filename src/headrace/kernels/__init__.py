@@ -69,7 +69,8 @@ def _load() -> ctypes.CDLL:
     }
     for name, arguments in takes.items():
         function = getattr(library, name)
-        function.argtypes, function.restype = arguments, None if name == "gather" else _INT
+        function.argtypes = arguments
+        function.restype = None if name in ("gather", "read_objects") else _INT
     return library
 
 

@@ -207,7 +207,7 @@ enum kind { TEXT = 1, NUMBER = 2, INTEGER = 3, BOOLEAN = 4 };
 
 /* One member of the objects: the text before its content, and where the content goes.
  * TEXT and NUMBER: to `octets`, which holds all values, and `bounds`, one more than values;
- * nowhere if `octets` is NULL. INTEGER, between `least` and `most`: to `numbers`. BOOLEAN: to
+ * nowhere if both are NULL. INTEGER, between `least` and `most`: to `numbers`. BOOLEAN: to
  * `octets`, a byte each, or nowhere. */
 struct cell {
     const char *before;
@@ -302,7 +302,7 @@ static inline int in_range(const struct cell *cell, place at, place end, int64_t
 static inline place content(const struct cell *cell, int64_t row, place at, place end)
 {
     place first = at, yes;
-    uint8_t *out = cell->octets && cell->bounds ? cell->octets + cell->bounds[row] : NULL;
+    uint8_t *out = cell->bounds ? cell->octets + cell->bounds[row] : NULL;
     switch (cell->kind) {
     case INTEGER:
         at = integer(at, end);
@@ -341,18 +341,15 @@ static int fits(const struct cell *cells, int64_t cell_count, const char *behind
 
 /* Reads `count` values, of which bounds[i] and bounds[i + 1] say where they lie: into the
  * cells, and into `fitting` whether it was an object of exactly these cells. Of one that was
- * not, the cells hold anything. Returns how many were. */
-int64_t read_objects(place data, int64_t count, const int32_t *bounds, const struct cell *cells,
-                     int64_t cell_count, const char *behind, int64_t behind_length, uint8_t *fitting)
+ * not, the cells hold anything. */
+void read_objects(place data, int64_t count, const int32_t *bounds, const struct cell *cells,
+                  int64_t cell_count, const char *behind, int64_t behind_length, uint8_t *fitting)
 {
-    int64_t found = 0;
     for (int64_t row = 0; row < count; row++) {
         for (int64_t i = 0; i < cell_count; i++)
             if (cells[i].bounds)
                 cells[i].bounds[row + 1] = cells[i].bounds[row];
         fitting[row] = (uint8_t)fits(cells, cell_count, behind, behind_length, row, data + bounds[row],
                                      data + bounds[row + 1]);
-        found += fitting[row];
     }
-    return found;
 }

@@ -128,8 +128,8 @@ class Shape:
             [cell for cell in cells if cell is not None],
             self.behind,
         )
-        kept = None if fitting.all() else pa.array(fitting)
         rows = int(np.count_nonzero(fitting))
+        kept = None if rows == len(values) else pa.array(fitting)
         contents = {member.key: each for member, each in zip(self.members, found, strict=True)}
         try:
             columns = tuple(

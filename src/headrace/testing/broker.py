@@ -25,7 +25,7 @@ from headrace.errors import HeadraceError
 from headrace.groups import GroupSettings
 from headrace.storage import Disk
 
-__all__ = ["BrokerProcess", "running_broker"]
+__all__ = ["BrokerProcess", "held_port", "running_broker"]
 
 
 class BrokerProcess:
@@ -60,7 +60,8 @@ class BrokerProcess:
     def start(self) -> Self:
         """Starts it and waits until it listens."""
         if self.port == 0 and sys.platform == "linux":
-            self._hold_port()
+            self._held = held_port()
+            self.port = self._held.getsockname()[1]
         command = [sys.executable, "-m", "headrace", "broker", "--json", "--until-stdin-closes"]
         command += ["--data", str(self.data), "--listen", f"127.0.0.1:{self.port}"]
         for name, value in self.settings.items():
@@ -73,13 +74,6 @@ class BrokerProcess:
         self.port = self._wait_listening()
         self.start_seconds = time.monotonic() - began
         return self
-
-    def _hold_port(self) -> None:
-        """Binds a port without listening: the broker may have it too, and nobody else while it is down."""
-        self._held = socket.socket()
-        self._held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._held.bind(("127.0.0.1", 0))
-        self.port = self._held.getsockname()[1]
 
     def _wait_listening(self) -> int:
         assert self._process is not None and self._process.stdout is not None
@@ -146,6 +140,14 @@ class BrokerProcess:
         if self._held is not None:
             self._held.close()
         self.log_path.unlink(missing_ok=True)
+
+
+def held_port() -> socket.socket:
+    """Binds a loopback port without listening: a server may have it too, and nobody else meanwhile."""
+    held = socket.socket()
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    held.bind(("127.0.0.1", 0))
+    return held
 
 
 def _flag(name: str, value: object) -> list[str]:

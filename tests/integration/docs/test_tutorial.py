@@ -4,31 +4,22 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 from tools.pages import DOCS, Block, Command, blocks, commands
 
+from headrace.testing.broker import held_port
+
 PAGE = (DOCS / "tutorial.md").read_text()
 PATIENCE_S = 300  # of one step on a busy machine; a quiet one takes a few seconds
 BUSY = re.compile(r"^(alert: .*|the query on .*: Python worker failed to connect back\.)\n", re.M)
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
-
-
-@contextmanager
-def held_address():
-    """Bound without listening: the programs of the page may have this address, and nobody else."""
-    with socket.socket() as held:
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        held.bind(("127.0.0.1", 0))
-        yield f"127.0.0.1:{held.getsockname()[1]}"
 
 
 @dataclass
@@ -146,8 +137,8 @@ def reader(tmp_path):
         pytest.skip("the tutorial's reader needs curl and bash")
     folder = tmp_path / "work"
     folder.mkdir()
-    with held_address() as broker, held_address() as console:
-        following = Reader(folder, broker, console)
+    with held_port() as broker, held_port() as console:
+        following = Reader(folder, *(f"127.0.0.1:{each.getsockname()[1]}" for each in (broker, console)))
         yield following
         following.kill()
 
