@@ -71,6 +71,7 @@ class Broker:
         self.clock = clock or SystemClock()
         self._disk = disk or Disk()
         self.scratch = memoryview(bytearray(SMALL_FRAME_BYTES))
+        self.window = memoryview(bytearray(settings.fetch_window_bytes))
         self.metrics = Metrics()
         self.metrics_port: int | None = None
         self.access = Authority(enforced=settings.authenticate, super_users=settings.super_principals())
