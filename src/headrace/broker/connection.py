@@ -10,7 +10,9 @@ shared budget, and one window of an answer on the way out.
 """
 
 import asyncio
+import contextlib
 import logging
+import os
 import struct
 from collections import deque
 from collections.abc import Callable
@@ -37,7 +39,6 @@ MOST_QUEUED_FRAMES = 64
 PRODUCE = name_of(Api.PRODUCE)
 BEFORE_LOGIN = (Api.API_VERSIONS, Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE)
 LONGEST_HEADER = 1024
-SMALL_ANSWER_BYTES = 16 * 1024
 
 
 class ConnectionClosed(Exception):  # noqa: N818 - not an error: the client left
@@ -59,6 +60,7 @@ class Connection(asyncio.BufferedProtocol):
         self._paused = False
         self._muted_until = 0.0
         self._transport: asyncio.Transport | None = None
+        self._socket = -1  # its descriptor, where bytes may be written to it as they are
         self.task: asyncio.Task[None] | None = None
         # When each produce request's turn came, and its answer to be; oldest first.
         self._outbox: deque[tuple[float, Answer]] = deque()
@@ -73,6 +75,7 @@ class Connection(asyncio.BufferedProtocol):
             max_bytes=self._settings.max_request_bytes,
             reserve=self._reserve,
             emit=self._emit,
+            take=broker.frame_buffers.take,
         )
 
     # --- asyncio calls these ------------------------------------------------------------------
@@ -80,6 +83,8 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=self._settings.fetch_window_bytes)
+        if transport.get_extra_info("ssl_object") is None:
+            self._socket = transport.get_extra_info("socket").fileno()
         peer = transport.get_extra_info("peername")
         self.client_host = str(peer[0]) if peer else ""
         here = transport.get_extra_info("sockname")
@@ -318,42 +323,62 @@ class Connection(asyncio.BufferedProtocol):
     # --- out ----------------------------------------------------------------------------------
 
     async def _write(self, reply: Reply) -> None:
-        """Sends an answer; deferred records are read window by window, as fast as the client takes them."""
-        frame, window_bytes = reply.frame, self._settings.fetch_window_bytes
-        parts: list[bytes | bytearray | memoryview] = []
-        position = held = 0
+        """Sends an answer; deferred records are read window by window, as fast as the client takes them.
+
+        The window is everybody's: what is in it is sent before anything is waited for.
+        """
+        frame, window = memoryview(reply.frame), self._broker.window
+        position = filled = 0
         try:
-            for place, deferred in frame.deferred:
-                parts.append(memoryview(frame)[position:place])
-                position = place
-                extent = cast(Extent, deferred)
+            for place, deferred in reply.frame.deferred:
+                filled = await self._fill(filled, frame[position:place])
+                extent, position = cast(Extent, deferred), place
                 left = extent.size_bytes
                 while left:
-                    chunk = await self._read(extent, min(left, window_bytes))
-                    parts.append(chunk)
-                    left -= len(chunk)
-                    held += len(chunk)
-                    if held >= window_bytes:
-                        await self._put(parts)
-                        parts, held = [], 0
-            parts.append(memoryview(frame)[position:])
-            if len(frame) + held <= SMALL_ANSWER_BYTES:  # to copy it is cheaper than to send it in parts
-                parts = [b"".join(parts)]
-            await self._put(parts)
+                    if filled == len(window):
+                        await self._put(window)
+                        filled = 0
+                    count = extent.read_into(window[filled:])
+                    if count is None:  # not in the page cache: the disk must not hold up the others
+                        await self._put(window[:filled])
+                        filled = 0
+                        chunk = await self._broker.in_thread(extent.read_chunk, min(left, len(window)))
+                        assert chunk, "an extent ended before its size"
+                        await self._put(chunk)
+                        count = len(chunk)
+                    else:
+                        filled += count
+                    left -= count
+            filled = await self._fill(filled, frame[position:])
+            await self._put(window[:filled])
         finally:
             reply.release()
 
-    async def _read(self, extent: Extent, max_bytes: int) -> bytes | bytearray:
-        chunk = extent.read_chunk(max_bytes, wait=False)
-        if chunk is None:  # not in the page cache: the disk must not hold up the others
-            chunk = await self._broker.in_thread(extent.read_chunk, max_bytes, wait=True)
-        assert chunk, "an extent ended before its size"
-        return chunk
+    async def _fill(self, filled: int, part: memoryview) -> int:
+        """Adds part of an answer to the window, which holds `filled` bytes of it; how many it holds then."""
+        window, size = self._broker.window, len(part)
+        if filled + size > len(window):
+            await self._put(window[:filled])
+            filled = 0
+            if size > len(window):
+                await self._put(part)
+                return 0
+        window[filled : filled + size] = part
+        return filled + size
 
-    async def _put(self, parts: list[bytes | bytearray | memoryview]) -> None:
-        if self._closed or self._transport is None:
+    async def _put(self, part: bytes | bytearray | memoryview) -> None:
+        """Sends what the client takes at once; a copy of the rest is kept, and waited for if it is much."""
+        transport = self._transport
+        if self._closed or transport is None:
             raise ConnectionClosed
-        self._transport.writelines(parts)
+        sent = 0
+        # Behind what the transport still has to send, it must do that itself; and its descriptor
+        # is no longer ours once it is closing.
+        if self._socket >= 0 and not transport.get_write_buffer_size() and not transport.is_closing():
+            with contextlib.suppress(OSError):  # it takes nothing now, or is broken: the transport finds out
+                sent = os.write(self._socket, part)
+        if sent < len(part):
+            transport.write(bytes(part[sent:]))
         if not self._writable.is_set():
             await self._writable.wait()
         if self._closed:

@@ -39,7 +39,7 @@ from headrace.errors import ConfigError
 from headrace.groups import GroupSettings
 from headrace.storage import CompactionLimits, DataDirectory, Disk, PartitionLog
 from headrace.wire import Api, MalformedError, Request, decode_request, encode_response, name_of
-from headrace.wire.framing import SMALL_FRAME_BYTES
+from headrace.wire.framing import SMALL_FRAME_BYTES, FrameBuffers
 
 __all__ = ["Broker"]
 
@@ -71,10 +71,12 @@ class Broker:
         self.clock = clock or SystemClock()
         self._disk = disk or Disk()
         self.scratch = memoryview(bytearray(SMALL_FRAME_BYTES))
+        self.window = memoryview(bytearray(settings.fetch_window_bytes))
         self.metrics = Metrics()
         self.metrics_port: int | None = None
         self.access = Authority(enforced=settings.authenticate, super_users=settings.super_principals())
         self.request_memory = MemoryBudget(settings.request_memory_bytes)
+        self.frame_buffers = FrameBuffers(settings.request_memory_bytes)
         self._committer = Committer(settings.commit_threads)
         self._administrator = ThreadPoolExecutor(1, "headrace-topics")
         self._readers = ThreadPoolExecutor(2, "headrace-read")
@@ -275,6 +277,7 @@ class Broker:
         """Gives back the memory that a large frame had reserved."""
         if len(frame) > SMALL_FRAME_BYTES:
             self.request_memory.release(len(frame))
+            self.frame_buffers.give_back(frame)
 
     # --- requests -----------------------------------------------------------------------------
 

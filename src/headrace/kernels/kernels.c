@@ -1,6 +1,7 @@
-/* The loops of reading that go from byte to byte; `__init__.py` says what they are for.
+/* The loops that go from byte to byte; `__init__.py` says what they are for.
  *
- * Nothing here allocates, keeps anything between calls or trusts a byte of the data: a
+ * Nothing here allocates, keeps anything between calls (but which instructions the processor
+ * has) or trusts a byte of the data: a
  * position is used only after it was compared with the end of what it lies in. Outputs
  * are as large as the caller counted beforehand; each function says how large that is.
  */
@@ -8,6 +9,17 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_acle.h>
+#if defined(__linux__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
+#endif
 
 typedef const uint8_t *place;
 
@@ -85,15 +97,20 @@ enum {
     BASE_OFFSET_AT = 0,
     LENGTH_AT = 8,
     LENGTH_FROM = 12,
+    EPOCH_AT = 12,
     MAGIC_AT = 16,
+    CRC_AT = 17,
     ATTRIBUTES_AT = 21,
+    LAST_DELTA_AT = 23,
     BASE_TIMESTAMP_AT = 27,
     MAX_TIMESTAMP_AT = 35,
+    PRODUCER_ID_AT = 43,
     COUNT_AT = 57,
     RECORDS_AT = 61,
     MAGIC = 2,
     CODEC = 7,
     APPEND_TIME = 8,
+    TRANSACTIONAL = 16,
     CONTROL = 32,
     LEAST_RECORD = 7, /* length, attributes, two deltas, two lengths, a count */
 };
@@ -197,6 +214,185 @@ void gather(place data, int64_t count, const int64_t *starts, const int64_t *len
         }
         bounds[i + 1] = filled;
     }
+}
+
+/* --- checksums --------------------------------------------------------------------------- */
+
+/* A CRC-32C, not inverted, and [at, end) behind what it is of. Which of these functions it is
+ * depends on the processor, and is known before any is called. */
+typedef uint32_t checksum(uint32_t crc, place at, place end);
+
+/* Four bits at a time, for processors without an instruction for it. */
+static uint32_t checksum_by_table(uint32_t crc, place at, place end)
+{
+    static const uint32_t by_nibble[16] = {
+        0x00000000, 0x105ec76f, 0x20bd8ede, 0x30e349b1, 0x417b1dbc, 0x5125dad3, 0x61c69362, 0x7198540d,
+        0x82f63b78, 0x92a8fc17, 0xa24bb5a6, 0xb21572c9, 0xc38d26c4, 0xd3d3e1ab, 0xe330a81a, 0xf36e6f75,
+    };
+    for (; at < end; at++) {
+        crc ^= *at;
+        crc = crc >> 4 ^ by_nibble[crc & 15];
+        crc = crc >> 4 ^ by_nibble[crc & 15];
+    }
+    return crc;
+}
+
+#if defined(__x86_64__)
+
+static inline uint64_t word(place at)
+{
+    uint64_t bits;
+    memcpy(&bits, at, 8);
+    return bits;
+}
+
+/* The instruction takes three cycles and a new one may begin in each, so three thirds of a
+ * stretch are summed side by side. A third's sum is moved behind the others by multiplying
+ * it with x^(8n-33) for n bytes; the instruction itself reduces the product. */
+__attribute__((target("sse4.2,crc32,pclmul"))) static uint32_t checksum_by_instruction(uint32_t crc, place at, place end)
+{
+    static const struct {
+        int64_t third, behind_one, behind_two;
+    } stretches[] = {{8192, 0x54a86326, 0x1dc403cc}, {256, 0xb9e02b86, 0xdd7e3b0c}};
+    uint64_t first = crc;
+    for (int i = 0; i < 2; i++) {
+        int64_t third = stretches[i].third;
+        for (; end - at >= 3 * third; at += 3 * third) {
+            uint64_t second = 0, last = 0;
+            for (place here = at, stop = at + third; here < stop; here += 8) {
+                first = _mm_crc32_u64(first, word(here));
+                second = _mm_crc32_u64(second, word(here + third));
+                last = _mm_crc32_u64(last, word(here + 2 * third));
+            }
+            __m128i moved = _mm_xor_si128(
+                _mm_clmulepi64_si128(_mm_cvtsi64_si128((int64_t)first), _mm_cvtsi64_si128(stretches[i].behind_two), 0),
+                _mm_clmulepi64_si128(_mm_cvtsi64_si128((int64_t)second), _mm_cvtsi64_si128(stretches[i].behind_one), 0));
+            first = _mm_crc32_u64(0, (uint64_t)_mm_cvtsi128_si64(moved)) ^ last;
+        }
+    }
+    for (; end - at >= 8; at += 8)
+        first = _mm_crc32_u64(first, word(at));
+    for (; at < end; at++)
+        first = _mm_crc32_u8((uint32_t)first, *at);
+    return (uint32_t)first;
+}
+
+static int has_instruction(void)
+{
+    unsigned a, b, c, d;
+    return __get_cpuid(1, &a, &b, &c, &d) && c & bit_SSE4_2 && c & bit_PCLMUL;
+}
+
+#elif defined(__aarch64__)
+
+__attribute__((target("crc"))) static uint32_t checksum_by_instruction(uint32_t crc, place at, place end)
+{
+    for (; end - at >= 8; at += 8) {
+        uint64_t bits;
+        memcpy(&bits, at, 8);
+        crc = __crc32cd(crc, bits);
+    }
+    for (; at < end; at++)
+        crc = __crc32cb(crc, *at);
+    return crc;
+}
+
+static int has_instruction(void)
+{
+#if defined(__linux__)
+    return (getauxval(AT_HWCAP) & HWCAP_CRC32) != 0;
+#else
+    return 1;
+#endif
+}
+
+#else
+
+static int has_instruction(void) { return 0; }
+
+#define checksum_by_instruction checksum_by_table
+
+#endif
+
+static checksum *checksum_here = checksum_by_table;
+
+__attribute__((constructor)) static void choose_checksum(void)
+{
+    if (has_instruction())
+        checksum_here = checksum_by_instruction;
+}
+
+/* CRC-32C of data[0, size); by the table, if asked, so that a test can compare. */
+int64_t sum_bytes(place data, int64_t size, int64_t by_table)
+{
+    return ~(by_table ? checksum_by_table : checksum_here)(UINT32_MAX, data, data + size);
+}
+
+/* --- whole batches ----------------------------------------------------------------------- */
+
+enum fault { MISPLACED = 1, WRONG_SUM = 2 };
+
+/* A walk over batches of a segment, each of which must be whole, in its place and intact:
+ * where it stands, what it takes down, and what it met. `batches.py` has the same. */
+struct walk {
+    int64_t next_offset; /* of the next batch; with `gaps` at least that */
+    int64_t gaps;
+    int64_t largest_timestamp; /* so far */
+    int64_t index_at;          /* the first batch that begins here or behind gets an entry, */
+    int64_t index_interval;    /* and the first that begins so far behind it, and so on */
+    int64_t entry_count, producer_count; /* taken down by this call */
+    int64_t transactional;               /* whether one of those is of a transaction, or ends one */
+    int64_t fault;                       /* of the batch at which it ended */
+};
+
+enum { ENTRY_FIELDS = 3, PRODUCER_FIELDS = 2 };
+
+/* Walks over data[begin, end) and returns where it ended: before a batch that has a fault, or
+ * that is not all there. What is taken down goes to `entries` (start, base offset, largest
+ * timestamp before) and `producers` (start, producer id; of batches that have one). Either
+ * holds that of one batch in 61 bytes, or is NULL. */
+int64_t walk_batches(place data, int64_t begin, int64_t end, struct walk *walk, int64_t *entries, int64_t *producers)
+{
+    checksum *sum = checksum_here;
+    int64_t expected = walk->next_offset, largest = walk->largest_timestamp;
+    walk->entry_count = walk->producer_count = walk->transactional = walk->fault = 0;
+    while (end - begin >= RECORDS_AT) {
+        place at = data + begin;
+        int64_t base = big_endian(at + BASE_OFFSET_AT, 8), delta = big_endian(at + LAST_DELTA_AT, 4);
+        int64_t size = big_endian(at + LENGTH_AT, 4) + LENGTH_FROM;
+        if ((walk->gaps ? base < expected : base != expected) || base >= INT64_MAX - INT32_MAX ||
+            big_endian(at + EPOCH_AT, 4) || at[MAGIC_AT] != MAGIC || size < RECORDS_AT || delta < 0) {
+            walk->fault = MISPLACED;
+            break;
+        }
+        if (size > end - begin)
+            break;
+        if ((uint32_t)big_endian(at + CRC_AT, 4) != (uint32_t)~sum(UINT32_MAX, at + ATTRIBUTES_AT, at + size)) {
+            walk->fault = WRONG_SUM;
+            break;
+        }
+        if (entries && begin >= walk->index_at) {
+            int64_t *entry = entries + ENTRY_FIELDS * walk->entry_count++;
+            entry[0] = begin;
+            entry[1] = base;
+            entry[2] = largest;
+            walk->index_at = begin + walk->index_interval;
+        }
+        int64_t timestamp = big_endian(at + MAX_TIMESTAMP_AT, 8), producer_id = big_endian(at + PRODUCER_ID_AT, 8);
+        if (timestamp > largest)
+            largest = timestamp;
+        if (producers && producer_id >= 0) {
+            int64_t *noted = producers + PRODUCER_FIELDS * walk->producer_count++;
+            noted[0] = begin;
+            noted[1] = producer_id;
+            walk->transactional |= (big_endian(at + ATTRIBUTES_AT, 2) & (TRANSACTIONAL | CONTROL)) != 0;
+        }
+        expected = base + delta + 1;
+        begin += size;
+    }
+    walk->next_offset = expected;
+    walk->largest_timestamp = largest;
+    return begin;
 }
 
 /* --- JSON -------------------------------------------------------------------------------- */

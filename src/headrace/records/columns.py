@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from headrace import kernels
 from headrace.errors import CorruptionError
+from headrace.kernels import arrays as kernels
 from headrace.records.codec import decompress
 from headrace.records.header import BATCH_OVERHEAD_BYTES, HEADER_BYTES, read_header
 

@@ -5,13 +5,14 @@ import struct
 from crc32c import crc32c
 
 from headrace.errors import CorruptionError
+from headrace.kernels.batches import WRONG_SUM, Walk, walk_batches
 from headrace.records.header import ATTRIBUTES_AT, BATCH_OVERHEAD_BYTES, HEADER_BYTES
 
 __all__ = ["BatchVerifier"]
 
-_START = struct.Struct(">qi5sI2xi")  # base offset, length, epoch and magic, crc, last offset delta
-_EPOCH_AND_MAGIC = b"\x00\x00\x00\x00\x02"
-_MIN_LENGTH = HEADER_BYTES - BATCH_OVERHEAD_BYTES
+_START = struct.Struct(">qi5xI2xi")  # base offset, length, crc, last offset delta
+_NOT_IN_PLACE = "is not a record batch in its place"
+_WRONG_CRC = "fails its CRC"
 
 
 class BatchVerifier:
@@ -26,66 +27,38 @@ class BatchVerifier:
     expected there; after a failed check they tell what is damaged.
     """
 
-    __slots__ = (
-        "_crc",
-        "_expected_crc",
-        "_gaps",
-        "_head",
-        "_left",
-        "_next",
-        "_size",
-        "next_offset",
-        "position",
-    )
+    __slots__ = ("_crc", "_expected_crc", "_head", "_left", "_next", "_size", "_walk", "position")
 
     def __init__(self, *, next_offset: int, position: int = 0, gaps: bool = False) -> None:
-        self.next_offset = next_offset
         self.position = position
-        self._gaps = gaps
+        self._walk = Walk(next_offset=next_offset, gaps=gaps)
         self._head = b""  # the start of a header that a chunk cut in two
         self._left = 0  # bytes still missing of the batch that a chunk cut in two
         self._crc = self._expected_crc = self._size = self._next = 0
 
+    @property
+    def next_offset(self) -> int:
+        return self._walk.next_offset
+
     def feed(self, chunk: bytes | bytearray | memoryview) -> None:
         """Takes the next bytes; raises CorruptionError at the first batch that fails."""
-        view = memoryview(chunk)
-        start = self._finish_cut_batch(view) if self._left else 0
-        if self._head:
-            joined = self._head + view[start:]
-            self._head = b""
-            view, start = memoryview(joined), 0
-        start = self._whole_batches(view, start)
-        if start < len(view):
-            self._begin_cut_batch(view[start:])
-
-    def _whole_batches(self, view: memoryview, start: int) -> int:
-        unpack, crc_of, gaps = _START.unpack_from, crc32c, self._gaps
-        size, expected = len(view), self.next_offset
-        origin = self.position - start
-        while size - start >= HEADER_BYTES:
-            base, length, signature, crc, delta = unpack(view, start)
-            stop = start + length + BATCH_OVERHEAD_BYTES
-            if (
-                (base != expected and (not gaps or base < expected))
-                or signature != _EPOCH_AND_MAGIC
-                or length < _MIN_LENGTH
-                or delta < 0
-            ):
-                self._fail(origin + start, expected, "is not a record batch in its place")
-            if stop > size:
-                break
-            if crc_of(view[start + ATTRIBUTES_AT : stop]) != crc:
-                self._fail(origin + start, expected, "fails its CRC")
-            expected = base + delta + 1
-            start = stop
-        self.position, self.next_offset = origin + start, expected
-        return start
+        start = 0
+        if self._left:
+            start = self._finish_cut_batch(memoryview(chunk))
+        elif self._head:
+            chunk, self._head = self._head + bytes(chunk), b""
+        stop = walk_batches(chunk, start, self._walk)
+        self.position += stop - start
+        if self._walk.fault:
+            self._fail(_WRONG_CRC if self._walk.fault == WRONG_SUM else _NOT_IN_PLACE)
+        if stop < len(chunk):
+            self._begin_cut_batch(memoryview(chunk)[stop:])
 
     def _begin_cut_batch(self, rest: memoryview) -> None:
         if len(rest) < HEADER_BYTES:
             self._head = bytes(rest)
             return
-        base, length, _, self._expected_crc, delta = _START.unpack_from(rest)
+        base, length, self._expected_crc, delta = _START.unpack_from(rest)
         self._size = length + BATCH_OVERHEAD_BYTES
         self._left = self._size - len(rest)
         self._next = base + delta + 1
@@ -97,11 +70,12 @@ class BatchVerifier:
         self._left -= taken
         if self._left == 0:
             if self._crc != self._expected_crc:
-                self._fail(self.position, self.next_offset, "fails its CRC")
+                self._fail(_WRONG_CRC)
             self.position += self._size
-            self.next_offset = self._next
+            self._walk.next_offset = self._next
         return taken
 
-    def _fail(self, position: int, expected: int, fault: str) -> None:
-        self.position, self.next_offset = position, expected
-        raise CorruptionError(f"what should be the batch at offset {expected} {fault}", start=position)
+    def _fail(self, fault: str) -> None:
+        raise CorruptionError(
+            f"what should be the batch at offset {self.next_offset} {fault}", start=self.position
+        )

@@ -48,20 +48,23 @@ class Disk:
 
     def pread_nowait(self, fd: int, size: int, position: int) -> bytes | bytearray | None:
         """What of these bytes is in memory, or None if the disk would have to be asked."""
-        if not _NOWAIT:
-            return os.pread(fd, size, position)
         buffer = bytearray(size)
+        count = self.pread_into(fd, buffer, position)
+        if count is None:
+            return None
+        del buffer[count:]
+        return buffer
+
+    def pread_into(self, fd: int, buffer: bytearray | memoryview, position: int) -> int | None:
+        """As `pread_nowait`, into memory that is there; how many bytes."""
         try:
-            count = os.preadv(fd, [buffer], position, _NOWAIT)
+            return os.preadv(fd, [buffer], position, _NOWAIT)
         except OSError as error:
             if error.errno == errno.EAGAIN:
                 return None
             if error.errno in (errno.EOPNOTSUPP, errno.ENOSYS):
-                return os.pread(fd, size, position)
+                return os.preadv(fd, [buffer], position)
             raise
-        if count < size:
-            del buffer[count:]
-        return buffer
 
     def size(self, fd: int) -> int:
         return os.fstat(fd).st_size

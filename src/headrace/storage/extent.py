@@ -85,9 +85,31 @@ class Extent:
         try:
             chunk = read(self._fd, size, self._position)
         except OSError as error:
-            raise DiskError(f"{self._segment.path}: cannot be read: {error}; check the disk") from error
-        if chunk is None:
-            return None
+            raise self._unreadable(error) from error
+        if chunk is not None:
+            self._verify(chunk)
+        return chunk
+
+    def read_into(self, room: memoryview) -> int | None:
+        """As `read_chunk` without waiting, into memory that is there and writable; how many bytes.
+
+        What is left there after an error is anything.
+        """
+        room = room[: self._end - self._position]
+        if not room:
+            return 0
+        try:
+            count = self._reader.files.disk.pread_into(self._fd, room, self._position)
+        except OSError as error:
+            raise self._unreadable(error) from error
+        if count is not None:
+            self._verify(room[:count])
+        return count
+
+    def _unreadable(self, error: OSError) -> DiskError:
+        return DiskError(f"{self._segment.path}: cannot be read: {error}; check the disk")
+
+    def _verify(self, chunk: bytes | bytearray | memoryview) -> None:
         try:
             if not chunk:
                 raise CorruptionError("the file ends early", start=self._position)
@@ -97,7 +119,6 @@ class Extent:
                 raise CorruptionError("a batch claims to be longer than its segment")
         except CorruptionError:
             raise self._damage().error() from None
-        return chunk
 
     def offset_bound(self) -> int:
         """An offset behind every batch of the extent, exact to an interval of the index."""

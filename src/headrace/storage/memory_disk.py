@@ -58,6 +58,11 @@ class MemoryDisk(Disk):
     def pread_nowait(self, fd: int, size: int, position: int) -> bytes | bytearray | None:
         return self._open[fd][position : position + size]
 
+    def pread_into(self, fd: int, buffer: bytearray | memoryview, position: int) -> int | None:
+        data = self._open[fd][position : position + len(buffer)]
+        buffer[: len(data)] = data
+        return len(data)
+
     def size(self, fd: int) -> int:
         return len(self._open[fd])
 

@@ -1,20 +1,23 @@
 """Walking over the batches of a segment file, and finding the next one behind damage."""
 
 import struct
-from collections.abc import Callable
+from array import array
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from crc32c import crc32c
 
+from headrace.kernels.batches import ENTRY_FIELDS, PRODUCER_FIELDS, Walk, walk_batches
 from headrace.records import BATCH_OVERHEAD_BYTES, HEADER_BYTES
 from headrace.storage.disk import Disk
 from headrace.storage.index import SparseIndex
 from headrace.storage.producer_facts import FACT, Fact, RawFact
-from headrace.storage.sweep import Swept, sweep
+from headrace.storage.producers import REMEMBERED_BATCHES
 
 __all__ = ["ScanEnd", "find_next_batch", "scan"]
 
 CHUNK_BYTES = 1024 * 1024
+MANY_OF_PRODUCERS = 256  # batches in a chunk; of fewer, each is noted
 _MIN_LENGTH = HEADER_BYTES - BATCH_OVERHEAD_BYTES
 _ATTRIBUTES_AT = 21
 _FIELDS = struct.Struct(">qiibIhiqq")
@@ -47,79 +50,95 @@ def scan(
     outside of transactions perhaps only with the last few of each producer.
     """
     index = SparseIndex(next_offset, CHUNK_BYTES) if index is None else index
+    walked = _Walked(index, next_offset, gaps=gaps, most_bytes=min(CHUNK_BYTES, end - position), note=note)
     while position < end:
         chunk = disk.pread(fd, min(CHUNK_BYTES, end - position), position)
-        swept = sweep(chunk, next_offset, gaps=gaps)
-        if swept is not None:
-            _take_in(swept, chunk, position, index, note)
-            position, next_offset = position + swept.size_bytes, swept.next_offset
-            continue
-        size, next_offset, whole = _scan_chunk(chunk, position, next_offset, index, gaps, note)
-        if size == 0 and whole:  # not one batch fits into the chunk
-            large = _check_large(disk, fd, position, end)
-            if large is None:
-                return ScanEnd(position, next_offset, False)
-            fact = large
-            size = fact.size_bytes
-            index.add(fact.base_offset, position, fact.max_timestamp)
-            next_offset = fact.base_offset + fact.last_offset_delta + 1
-            if note is not None and fact.producer_id >= 0:
-                note(fact, position)
+        size = walked.over(chunk, position)
+        if size == 0 and not walked.fault and len(chunk) >= HEADER_BYTES:  # not one batch fits into the chunk
+            fact = _check_large(disk, fd, position, end)
+            if fact is not None:
+                size = fact.size_bytes
+                walked.over_large(fact, position)
         position += size
-        if not whole:
-            return ScanEnd(position, next_offset, False)
-    return ScanEnd(position, next_offset, True)
+        if not size or walked.fault:
+            return ScanEnd(position, walked.next_offset, False)
+    return ScanEnd(position, walked.next_offset, True)
 
 
-def _take_in(
-    swept: Swept, chunk: bytes, position: int, index: SparseIndex, note: Callable[[RawFact, int], None] | None
-) -> None:
-    swept.add_to(index, position)
-    if note is not None:
-        for start in swept.of_producers():
-            note(FACT.unpack_from(chunk, start), position + start)
+class _Walked:
+    """A walk over the chunks of a file, with what the index and the producers' facts take of it."""
 
+    def __init__(
+        self,
+        index: SparseIndex,
+        next_offset: int,
+        *,
+        gaps: bool,
+        most_bytes: int,
+        note: Callable[[RawFact, int], None] | None,
+    ) -> None:
+        most = most_bytes // HEADER_BYTES + 1
+        self._index = index
+        self._note = note
+        self._walk = Walk(
+            next_offset=next_offset,
+            gaps=gaps,
+            largest_timestamp=index.largest_timestamp,
+            index_interval=index.interval_bytes,
+        )
+        self._entries = array("q", bytes(8 * ENTRY_FIELDS * most))
+        self._producers = None if note is None else array("q", bytes(8 * PRODUCER_FIELDS * most))
 
-def _scan_chunk(
-    chunk: bytes,
-    position: int,
-    expected: int,
-    index: SparseIndex,
-    gaps: bool,
-    note: Callable[[RawFact, int], None] | None,
-) -> tuple[int, int, bool]:
-    """Bytes of whole valid batches, the offset after them, and whether what follows may be valid too.
+    @property
+    def next_offset(self) -> int:
+        return self._walk.next_offset
 
-    It tells exactly which one fails; where batches are many and small, `sweep` is what is fast.
-    """
-    unpack, crc_of, view = FACT.unpack_from, crc32c, memoryview(chunk)
-    start, last = 0, len(chunk) - HEADER_BYTES
-    size, largest, index_at = len(chunk), index.largest_timestamp, index.next_at - position
-    while start <= last:
-        fact = unpack(chunk, start)
-        base, length, signature, crc, _, delta, timestamp, producer_id, _, _ = fact
-        if base != expected and (not gaps or base < expected):
-            break
-        if signature != _SIGNATURE or length < _MIN_LENGTH or delta < 0:
-            break
-        stop = start + length + BATCH_OVERHEAD_BYTES
-        if stop > size:
-            index.largest_timestamp = largest
-            return start, expected, True
-        if crc_of(view[start + _ATTRIBUTES_AT : stop]) != crc:
-            break
-        if start >= index_at:
-            index.largest_timestamp = largest
-            index.add(base, position + start, timestamp)
-            index_at = index.next_at - position
-        if timestamp > largest:
-            largest = timestamp
-        if producer_id >= 0 and note is not None:
-            note(fact, position + start)
-        expected = base + delta + 1
-        start = stop
-    index.largest_timestamp = largest
-    return start, expected, start > last
+    @property
+    def fault(self) -> bool:
+        """Whether the last chunk had a batch that is wrong, rather than cut."""
+        return self._walk.fault != 0
+
+    def over(self, chunk: bytes, position: int) -> int:
+        """Takes in the whole batches of a chunk that stands at `position`, up to a bad one; their bytes."""
+        walk, index = self._walk, self._index
+        walk.index_at = index.next_at - position
+        size = walk_batches(chunk, 0, walk, self._entries, self._producers)
+        noted = self._entries[: ENTRY_FIELDS * walk.entry_count]
+        for start, base, before in zip(noted[0::3], noted[1::3], noted[2::3], strict=True):
+            index.largest_timestamp = before
+            index.add(base, position + start, before)
+        index.largest_timestamp = walk.largest_timestamp
+        if self._note is not None:
+            for start in self._starts():
+                self._note(FACT.unpack_from(chunk, start), position + start)
+        return size
+
+    def over_large(self, fact: Fact, position: int) -> None:
+        """Takes in a batch that no chunk holds."""
+        index = self._index
+        index.add(fact.base_offset, position, fact.max_timestamp)
+        self._walk.largest_timestamp = index.largest_timestamp
+        self._walk.next_offset = fact.base_offset + fact.last_offset_delta + 1
+        if self._note is not None and fact.producer_id >= 0:
+            self._note(fact, position)
+
+    def _starts(self) -> Iterable[int]:
+        """Where those stand that count for what is known of producers, in order.
+
+        In transactions every one does, outside of them the last few of each producer.
+        """
+        assert self._producers is not None
+        noted = self._producers[: PRODUCER_FIELDS * self._walk.producer_count]
+        if self._walk.producer_count < MANY_OF_PRODUCERS or self._walk.transactional:
+            return noted[0::2]
+        import numpy as np  # which a broker that starts on fewer does not need
+
+        ids = np.frombuffer(noted, np.int64)[1::2]
+        ranks = np.argsort(ids, kind="stable")
+        behind = REMEMBERED_BATCHES
+        last_few = np.ones(len(ids), bool)
+        last_few[:-behind] = ids[ranks[:-behind]] != ids[ranks[behind:]]
+        return [noted[PRODUCER_FIELDS * rank] for rank in np.sort(ranks[last_few]).tolist()]
 
 
 def _check_large(disk: Disk, fd: int, position: int, end: int) -> Fact | None:

@@ -27,8 +27,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace import kernels
-from headrace.kernels import Contents, Kind
+from headrace.kernels import arrays as kernels
+from headrace.kernels.arrays import Contents, Kind
 from headrace.records.columns import Places
 
 __all__ = ["Shape", "can_be_shaped"]

@@ -161,8 +161,10 @@ class SimulatedDisk(Disk):
     def pread(self, fd: int, size: int, position: int) -> bytes:
         return bytes(self._open[fd].data[position : position + size])
 
-    def pread_nowait(self, fd: int, size: int, position: int) -> bytes:
-        return self.pread(fd, size, position)
+    def pread_into(self, fd: int, buffer: bytearray | memoryview, position: int) -> int | None:
+        data = self.pread(fd, len(buffer), position)
+        buffer[: len(data)] = data
+        return len(data)
 
     def size(self, fd: int) -> int:
         return len(self._open[fd].data)

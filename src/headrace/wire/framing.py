@@ -6,23 +6,70 @@ it. A large one gets a buffer of its own, once `reserve` has granted the bytes,
 and the rest of it is received straight into that buffer: up to a megabyte it is
 never copied again on its way to the disk. Beyond, the buffer grows with what
 arrives, so that a client which announces much and sends little holds little.
+Buffers of up to a megabyte are used again.
 """
 
+from collections import deque
 from collections.abc import Callable
 
 from headrace.wire.values import MalformedError
 
-__all__ = ["SMALL_FRAME_BYTES", "FrameAssembler"]
+__all__ = ["SMALL_FRAME_BYTES", "FrameAssembler", "FrameBuffers"]
 
 SMALL_FRAME_BYTES = 64 * 1024
 FIRST_BUFFER_BYTES = 1024 * 1024 + SMALL_FRAME_BYTES
 LEAST_FRAME_BYTES = 8  # API key, version and correlation id
+_ZEROS = memoryview(bytes(FIRST_BUFFER_BYTES))
+
+
+class FrameBuffers:
+    """Memory for large frames, used again: to have fresh memory costs more than to check what is in it.
+
+    Keeps at most `most_bytes`. A buffer that was given back is used again only if nobody
+    has a view of it by then; Python itself sees to that.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self._left = most_bytes
+        self._kept: dict[int, deque[bytearray]] = {}  # by room: a frame fills more than half of its own
+
+    def take(self, size: int) -> bytearray:
+        """A buffer of so many bytes, which hold anything."""
+        room = _room(size)
+        kept = self._kept.get(room)
+        while kept:
+            buffer = kept.popleft()  # the longest unused
+            self._left += room
+            try:
+                buffer.pop()  # any change of size, and there always is one
+            except BufferError:
+                continue  # somebody still looks at it
+            buffer += _ZEROS[: max(0, size - len(buffer))]
+            del buffer[size:]
+            return buffer
+        buffer = bytearray(room)
+        del buffer[size:]
+        return buffer
+
+    def give_back(self, buffer: bytearray) -> None:
+        """Keeps it, if it came from here and there is room."""
+        room = _room(len(buffer))
+        if room <= self._left and len(buffer) <= FIRST_BUFFER_BYTES:
+            self._left -= room
+            self._kept.setdefault(room, deque()).append(buffer)
+
+
+def _room(size: int) -> int:
+    room = FIRST_BUFFER_BYTES
+    while size <= room // 2 and room > SMALL_FRAME_BYTES:
+        room //= 2
+    return room
 
 
 class FrameAssembler:
     """Turns received bytes into whole frames.
 
-    `reserve(size)` is asked before a large frame gets its buffer and before that
+    `reserve(size)` is asked before a large frame gets its buffer (from `take`) and before that
     grows; while it answers False, `blocked` is true, nothing more may be
     received, and `unblock()` tries again. All that was reserved for a frame is
     its size once it is emitted.
@@ -35,11 +82,13 @@ class FrameAssembler:
         max_bytes: int,
         reserve: Callable[[int], bool],
         emit: Callable[[bytearray], None],
+        take: Callable[[int], bytearray] = bytearray,
     ) -> None:
         self._scratch = scratch
         self.bound(max_bytes)
         self._reserve = reserve
         self._emit = emit
+        self._take = take
         self._leftover = b""
         self._large: bytearray | None = None  # as far as it was reserved
         self._size = 0  # of the whole large frame
@@ -125,8 +174,8 @@ class FrameAssembler:
         """Moves what is there of a large frame into its own buffer; the position behind it."""
         stop = min(start + size, len(data))
         self._size, self._received = size, stop - start
-        self._large = bytearray(min(size, FIRST_BUFFER_BYTES))
-        self._large[: stop - start] = data[start:stop]
+        self._large = self._take(min(size, FIRST_BUFFER_BYTES))
+        self._large[: stop - start] = memoryview(data)[start:stop]
         self._go_on()
         return stop
 

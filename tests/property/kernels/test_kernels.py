@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace import kernels
 from headrace.errors import CorruptionError
-from headrace.kernels import Cell, Kind
+from headrace.kernels import arrays as kernels
+from headrace.kernels.arrays import Cell, Kind
 from headrace.records import Record, columns, encode_batch, read_header, stamp
 from headrace.streams.operators.hashing import hash_columns
 

@@ -1,9 +1,16 @@
+import ctypes
 import random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headrace.wire import FrameAssembler, MalformedError
-from headrace.wire.framing import SMALL_FRAME_BYTES
+from headrace.wire.framing import FIRST_BUFFER_BYTES, SMALL_FRAME_BYTES, FrameBuffers
+
+
+def address(buffer: bytearray) -> int:
+    return ctypes.addressof(ctypes.c_char.from_buffer(buffer))
 
 
 class Stream:
@@ -118,3 +125,53 @@ def test_half_a_frame_is_known_to_be_half():
     assert stream.assembler.in_the_middle
     stream.feed(framed(bytes(100))[50:])
     assert not stream.assembler.in_the_middle
+
+
+def test_a_frame_s_memory_is_used_again():
+    buffers = FrameBuffers(10 * FIRST_BUFFER_BYTES)
+    for size in (1_000_000, 1_000_000, 999_000, 1_100_000, 600_000):
+        buffer = buffers.take(size)
+        assert len(buffer) == size
+        place = address(buffer)
+        buffers.give_back(buffer)
+        del buffer
+        again = buffers.take(size)
+        assert (len(again), address(again)) == (size, place)
+        buffers.give_back(again)
+
+
+def test_memory_that_somebody_looks_at_is_not_used_again():
+    buffers = FrameBuffers(10 * FIRST_BUFFER_BYTES)
+    first = buffers.take(1_000_000)
+    first[:5] = b"first"
+    records = memoryview(first)[:5]
+    buffers.give_back(first)
+    second = buffers.take(1_000_000)
+    second[:6] = b"second"
+    assert records == b"first"
+
+
+def test_no_more_memory_is_kept_than_allowed():
+    buffers = FrameBuffers(2 * FIRST_BUFFER_BYTES)
+    taken = [buffers.take(1_000_000) for _ in range(3)]
+    places = [address(buffer) for buffer in taken]
+    for buffer in taken:
+        buffers.give_back(buffer)
+    again = [buffers.take(1_000_000) for _ in range(3)]
+    assert [address(buffer) for buffer in again[:2]] == places[:2]
+    assert again[2] is not taken[2]
+
+
+def test_a_buffer_that_grew_for_a_very_large_frame_is_not_kept():
+    buffers = FrameBuffers(10 * FIRST_BUFFER_BYTES)
+    buffers.give_back(bytearray(FIRST_BUFFER_BYTES + 1))
+    assert len(buffers.take(FIRST_BUFFER_BYTES)) == FIRST_BUFFER_BYTES
+
+
+@given(sizes=st.lists(st.integers(SMALL_FRAME_BYTES + 1, FIRST_BUFFER_BYTES), max_size=20))
+def test_a_buffer_has_the_size_that_was_asked_for(sizes):
+    buffers = FrameBuffers(3 * FIRST_BUFFER_BYTES)
+    for size in sizes:
+        buffer = buffers.take(size)
+        assert len(buffer) == size
+        buffers.give_back(buffer)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from headrace import kernels
+from headrace.kernels import arrays as kernels
 from headrace.streams.operators.grouping import Groups, Ints, one_chunk, runs_of
 from headrace.streams.operators.hashing import Hashes, hash_columns, normal_key, same
 

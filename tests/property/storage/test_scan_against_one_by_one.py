@@ -1,14 +1,15 @@
-"""Many batches checked at once, against the same batches checked one after the other."""
+"""A scan of many batches, against the same batches looked at one after the other in Python."""
 
 import random
 
 import pytest
+from crc32c import crc32c
 
-from headrace.records import Record, encode_batch, stamp
-from headrace.storage import sweep
+from headrace.records import HEADER_BYTES, Record, encode_batch, stamp
+from headrace.storage import scan as scanning
 from headrace.storage.index import SparseIndex
-from headrace.storage.producer_facts import ProducerFacts
-from headrace.storage.scan import scan
+from headrace.storage.producer_facts import FACT, ProducerFacts
+from headrace.storage.scan import ScanEnd, scan
 
 SEEDS = range(150)
 BATCHES = 40
@@ -71,47 +72,61 @@ def no_marker(position, size):
     raise AssertionError(f"nothing to read at {position}, {size} bytes")
 
 
-def everything_found(data, next_offset, gaps):
+def everything_found(data, gaps, look=scan):
     index, facts = SparseIndex(0, 1000), ProducerFacts()
-    end = scan(
-        Bytes(data),
-        0,
-        position=0,
-        end=len(data),
-        next_offset=next_offset,
-        index=index,
-        gaps=gaps,
-        note=facts.note,
+    end = look(
+        Bytes(data), 0, position=0, end=len(data), next_offset=0, index=index, gaps=gaps, note=facts.note
     )
     entries = sorted(facts.entries(0, no_marker), key=lambda entry: entry.producer_id)  # each one's in order
     return end, bytes(index.entries), index.largest_timestamp, index.next_at, entries
 
 
+def look_at_each(disk, fd, *, position, end, next_offset, index, gaps, note):
+    """What a scan promises, in the plainest words."""
+    data = disk.pread(fd, end, 0)
+    while position + HEADER_BYTES <= end:
+        fact = FACT.unpack_from(data, position)
+        base, length, signature, crc, _, delta, timestamp, producer_id, _, _ = fact
+        stop = position + 12 + length
+        in_place = base == next_offset or (gaps and base > next_offset)
+        if not in_place or signature != b"\0\0\0\0\2" or length < 49 or delta < 0:
+            break
+        if stop > end or crc32c(data[position + 21 : stop]) != crc:
+            break
+        index.add(base, position, timestamp)
+        if producer_id >= 0:
+            note(fact, position)
+        position, next_offset = stop, base + delta + 1
+    return ScanEnd(position, next_offset, position == end)
+
+
+@pytest.mark.parametrize("chunk_bytes", [1024 * 1024, 700])
+@pytest.mark.parametrize("many", [0, 10**9])
 @pytest.mark.parametrize("gaps", [False, True])
-def test_a_sweep_finds_what_a_look_at_each_batch_finds(monkeypatch, gaps):
-    swept = 0
+def test_a_scan_finds_what_a_look_at_each_batch_finds(monkeypatch, gaps, many, chunk_bytes):
+    monkeypatch.setattr(scanning, "MANY_OF_PRODUCERS", many)
+    monkeypatch.setattr(scanning, "CHUNK_BYTES", chunk_bytes)
+    whole = 0
     for seed in SEEDS:
         source = random.Random(seed)
         data, starts = some_batches(source, gaps=gaps)
         damaged(source, data, starts)
-        monkeypatch.setattr(sweep, "LEAST_BATCHES", 10**9)
-        expected = everything_found(data, 0, gaps)
-        monkeypatch.setattr(sweep, "LEAST_BATCHES", 1)
-        assert everything_found(data, 0, gaps) == expected, f"seed {seed}"
-        swept += sweep.sweep(bytes(data), 0, gaps=gaps) is not None
-    assert 0 < swept < len(SEEDS)  # both ways were taken
+        expected = everything_found(data, gaps, look_at_each)
+        assert everything_found(data, gaps) == expected, f"seed {seed}"
+        whole += expected[0].whole
+    assert 0 < whole < len(SEEDS)
 
 
 def test_every_flipped_bit_of_a_body_is_seen():
     many = bytearray()
-    for offset in range(sweep.LEAST_BATCHES):
+    for offset in range(256):
         batch = encode_batch([Record(0, 0, None, b"v")])
         stamp(batch, 0, offset, 0)
         many += batch
-    assert sweep.sweep(bytes(many), 0, gaps=False) is not None
-    size = len(many) // sweep.LEAST_BATCHES
+    size = len(many) // 256
     for start in (0, size * 100, len(many) - size):
         for bit in range(17 * 8, size * 8):
             many[start + bit // 8] ^= 1 << bit % 8
-            assert sweep.sweep(bytes(many), 0, gaps=False) is None, f"bit {bit} of the batch at {start}"
+            end, *_ = everything_found(many, False)
+            assert end.position == start, f"bit {bit} of the batch at {start}"
             many[start + bit // 8] ^= 1 << bit % 8

@@ -1,0 +1,40 @@
+"""The compiled library, and what its functions take."""
+
+import ctypes
+from functools import cache
+from pathlib import Path
+
+from headrace.errors import ConfigError
+
+__all__ = ["INT", "LIBRARY", "POINTER", "library"]
+
+LIBRARY = Path(__file__).with_name("_kernels.so")
+INT, POINTER = ctypes.c_int64, ctypes.c_void_p
+
+
+@cache
+def library() -> ctypes.CDLL:
+    """Loads it once; ConfigError if it is missing or made for another machine."""
+    try:
+        loaded = ctypes.CDLL(str(LIBRARY))
+    except OSError as error:
+        raise ConfigError(
+            f"the compiled part of Headrace cannot be loaded: {error}. Install the package again: "
+            "`make setup` in its repository, or `pip install --force-reinstall` of it"
+        ) from None
+    takes = {
+        "walk_batches": [POINTER, INT, INT, POINTER, POINTER, POINTER],
+        "sum_bytes": [POINTER, INT, INT],
+        "lay_out_records": [POINTER, INT, INT, INT, INT, INT, POINTER, INT],
+        "count_records": [POINTER, INT],
+        "lay_out_batches": [POINTER, INT, POINTER, INT],
+        "lay_out_headers": [POINTER, INT, POINTER, POINTER, POINTER, POINTER, INT],
+        "gather": [POINTER, INT, POINTER, POINTER, POINTER, POINTER],
+        "read_objects": [POINTER, INT, POINTER, POINTER, POINTER, INT, ctypes.c_char_p, INT, POINTER],
+        "number_texts": [POINTER, POINTER, INT, POINTER, POINTER, POINTER, POINTER],
+    }
+    for name, arguments in takes.items():
+        function = getattr(loaded, name)
+        function.argtypes = arguments
+        function.restype = None if name in ("gather", "read_objects") else INT
+    return loaded
