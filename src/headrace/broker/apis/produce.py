@@ -7,10 +7,11 @@ order holds.
 """
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from headrace.broker.apis.record_checks import bad_records, check_times
+from headrace.broker.begun import Begun, begin
 from headrace.broker.partition import Partition
 from headrace.broker.replies import Answer, Reply
 from headrace.broker.topics import INTERNAL_TOPICS
@@ -61,14 +62,14 @@ class _Pending:
             self._then()
 
 
-def produce(broker: "Broker", request: Request, frame: bytearray) -> Answer | Awaitable[Answer]:
+def produce(broker: "Broker", request: Request, frame: bytearray) -> Answer | Begun[Answer]:
     """Appends now, in order; the answer is there when every batch is synced or refused.
 
-    For a transactional request, or one with compressed batches, the answer itself
-    is awaited first: until everything is appended.
+    A transactional request, or one with compressed batches, may have to wait before;
+    the answer itself is awaited then, until everything is appended.
     """
     if request.body.transactional_id is not None or _takes_long(broker, request):
-        return _produce_later(broker, request, frame)
+        return begin(_produce_later(broker, request, frame))
     pending = _Pending()
     topics = [
         {
