@@ -22,18 +22,19 @@ class Begun(Generic[T]):
         self._waits_for = waits_for
 
     def __await__(self) -> Generator[Any, Any, T]:
-        coroutine, waits_for = self._coroutine, self._waits_for
-        while True:
-            thrown = None
-            try:
-                yield waits_for
-            except BaseException as error:  # passed on, whatever it is
-                thrown = error
-            try:
-                waits_for = coroutine.send(None) if thrown is None else coroutine.throw(thrown)
-            except StopIteration as ended:
-                result: T = ended.value
-                return result
+        coroutine, waits_for = self._coroutine, [self._waits_for]
+        self._waits_for = None  # nothing here may keep a failure: its traceback may hold much
+        try:
+            while True:
+                try:
+                    yield waits_for.pop()
+                except BaseException as error:  # passed on, whatever it is
+                    waits_for.append(coroutine.throw(error))
+                else:
+                    waits_for.append(coroutine.send(None))
+        except StopIteration as ended:
+            result: T = ended.value
+            return result
 
     def close(self) -> None:
         """Gives it up where it waits."""
