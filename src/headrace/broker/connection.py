@@ -312,23 +312,24 @@ class Connection(asyncio.BufferedProtocol):
         self.mute(reply.throttle_ms)
 
     def _put_small(self, reply: Reply) -> bool:
+        """Whether the answer was small, and its records in memory: it is sent then."""
         frame = reply.frame
-        if len(frame) + sum(extent.size_bytes for _, extent in frame.deferred) > SMALL_ANSWER_BYTES:
+        if int.from_bytes(frame[:4], "big") > SMALL_ANSWER_BYTES or self._transport is None:
             return False
+        extents = cast(list[tuple[int, Extent]], frame.deferred)
+        chunks = [extent.read_chunk(extent.size_bytes, wait=False) or b"" for _, extent in extents]
         parts: list[bytes | bytearray | memoryview] = []
-        position, is_whole = 0, True
-        for rank, (place, deferred) in enumerate(frame.deferred):
-            extent = cast(Extent, deferred)
-            chunk = extent.read_chunk(extent.size_bytes, wait=False) or b""
-            if len(chunk) < extent.size_bytes:  # not all of it is in memory
-                is_whole = False
-            frame.deferred[rank] = place, _ReadAhead(chunk, extent)
-            parts += memoryview(frame)[position:place], chunk
+        position = 0
+        for (place, extent), chunk in zip(extents, chunks, strict=True):
+            if len(chunk) < extent.size_bytes:
+                ahead = zip(extents, chunks, strict=True)
+                frame.deferred = [(place, _ReadAhead(chunk, extent)) for (place, extent), chunk in ahead]
+                return False
+            parts += frame[position:place], chunk
             position = place
-        if is_whole and self._transport is not None:
-            parts.append(memoryview(frame)[position:])
-            self._transport.write(b"".join(parts))
-        return is_whole
+        parts.append(frame[position:])
+        self._transport.write(b"".join(parts))
+        return True
 
     # --- serve --------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ here, below what a message may hold, and nothing is sized by a number on the wir
 
 import struct
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -185,7 +185,7 @@ def _produce_writer(version: int) -> HotWriter:
 
     def write(out: Frame, fields: Mapping[str, Any]) -> bool:
         responses = fields.get("responses", ())
-        if not (fields.keys() <= _PRODUCE_ANSWER and all(map(_is_plainly_produced, responses))):
+        if not (fields.keys() <= _PRODUCE_ANSWER and _are_plainly_produced(responses)):
             return False
         write_uvarint(out, len(responses) + 1)
         for topic in responses:
@@ -209,11 +209,15 @@ def _produce_writer(version: int) -> HotWriter:
     return write
 
 
-def _is_plainly_produced(topic: Mapping[str, Any]) -> bool:
-    """Whether nothing is in it but what is written here."""
-    return topic.keys() <= _PRODUCE_TOPIC and all(
-        part.keys() <= _PRODUCED for part in topic.get("partition_responses", ())
-    )
+def _are_plainly_produced(topics: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether nothing is in them but what is written here."""
+    for topic in topics:
+        if not topic.keys() <= _PRODUCE_TOPIC:
+            return False
+        for part in topic.get("partition_responses", ()):
+            if not part.keys() <= _PRODUCED:
+                return False
+    return True
 
 
 def _write_topic(out: Frame, topic: Mapping[str, Any], named: str, by_id: bool) -> None:
@@ -320,7 +324,7 @@ def _fetch_writer(version: int) -> HotWriter:
 
     def write(out: Frame, fields: Mapping[str, Any]) -> bool:
         responses, get = fields.get("responses", ()), fields.get
-        if not (fields.keys() <= _FETCH_ANSWER and all(map(_is_plainly_fetched, responses))):
+        if not (fields.keys() <= _FETCH_ANSWER and _are_plainly_fetched(responses)):
             return False
         out += pack_head(get("throttle_time", 0), get("error_code", 0), get("session_id", 0))
         write_uvarint(out, len(responses) + 1)
@@ -337,9 +341,12 @@ def _fetch_writer(version: int) -> HotWriter:
     return write
 
 
-def _is_plainly_fetched(topic: Mapping[str, Any]) -> bool:
-    """Whether nothing is in it but what is written here: of aborted transactions, that there are none."""
-    return topic.keys() <= _FETCH_TOPIC and all(
-        part.keys() <= _FETCHED and not part.get("aborted_transactions")
-        for part in topic.get("partitions", ())
-    )
+def _are_plainly_fetched(topics: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether nothing is in them but what is written here: of aborted transactions, that there are none."""
+    for topic in topics:
+        if not topic.keys() <= _FETCH_TOPIC:
+            return False
+        for part in topic.get("partitions", ()):
+            if not part.keys() <= _FETCHED or part.get("aborted_transactions"):
+                return False
+    return True

@@ -9,7 +9,7 @@ import pytest
 from headrace.broker.begun import Begun, begin
 
 
-class Failed(Exception):
+class FailedError(Exception):
     pass
 
 
@@ -26,9 +26,9 @@ def test_what_need_not_wait_is_done_at_once():
 
 def test_what_fails_before_it_waits_fails_at_once():
     async def fail():
-        raise Failed
+        raise FailedError
 
-    with pytest.raises(Failed):
+    with pytest.raises(FailedError):
         begin(fail())
 
 
@@ -66,10 +66,10 @@ def test_a_failure_reaches_it_and_is_kept_by_nobody():
         async def careful():
             try:
                 return await waiting[0]
-            except Failed:
+            except FailedError:
                 return "failed"
 
-        begun, error = begin(careful()), Failed()
+        begun, error = begin(careful()), FailedError()
         seen = weakref.ref(error)
         asyncio.get_running_loop().call_soon(waiting[0].set_exception, error)
         del error

@@ -86,7 +86,11 @@ def produce(broker: "Broker", request: Request, frame: bytearray) -> Answer | Be
 
 def _takes_long(broker: "Broker", request: Request) -> bool:
     takes_long = broker.inspector.takes_long
-    return any(takes_long(part.records) for data in request.body.topic_data for part in data.partition_data)
+    for data in request.body.topic_data:
+        for part in data.partition_data:
+            if takes_long(part.records):
+                return True
+    return False
 
 
 async def _produce_later(broker: "Broker", request: Request, frame: bytearray) -> Answer:
@@ -278,6 +282,8 @@ def _checked(
 
 
 def _check_kind(header: BatchHeader, version: int) -> None:
+    if not header.attributes and header.producer_id < 0:  # as plain as can be
+        return
     if header.is_control or header.delete_horizon_ms is not None:
         raise RequestError(
             "control batches and delete horizons are written by the broker only",
