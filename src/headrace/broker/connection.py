@@ -50,6 +50,7 @@ PRODUCE, FETCH = int(Api.PRODUCE), int(Api.FETCH)
 PRODUCE_NAME, FETCH_NAME = name_of(PRODUCE), name_of(FETCH)
 BEFORE_LOGIN = (Api.API_VERSIONS, Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE)
 LONGEST_HEADER = 1024
+SMALL_ANSWER_BYTES = 16 * 1024
 
 
 class ConnectionClosed(Exception):  # noqa: N818 - not an error: the client left
@@ -66,9 +67,17 @@ class _ReadAhead:
         self._extent = extent
         self.size_bytes = extent.size_bytes
 
-    def read_chunk(self, max_bytes: int, *, wait: bool = True) -> bytes | bytearray | None:
+    def read_chunk(self, max_bytes: int) -> bytes | bytearray | None:
         head, self._head = self._head, b""
-        return head or self._extent.read_chunk(max_bytes, wait=wait)
+        return head or self._extent.read_chunk(max_bytes)
+
+    def read_into(self, room: memoryview) -> int | None:
+        head = self._head[: len(room)]
+        if not head:
+            return self._extent.read_into(room)
+        room[: len(head)] = head
+        self._head = self._head[len(head) :]
+        return len(head)
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -333,7 +342,7 @@ class Connection(asyncio.BufferedProtocol):
             parts += frame[position:place], chunk
             position = place
         parts.append(frame[position:])
-        self._transport.write(b"".join(parts))
+        self._send(b"".join(parts), self._transport)
         return True
 
     # --- serve --------------------------------------------------------------------------------
@@ -528,10 +537,17 @@ class Connection(asyncio.BufferedProtocol):
         return filled + size
 
     async def _put(self, part: bytes | bytearray | memoryview) -> None:
-        """Sends what the client takes at once; a copy of the rest is kept, and waited for if it is much."""
-        transport = self._transport
-        if self._closed or transport is None:
+        """Sends a part of an answer; waits if the client takes so little of it that much would be kept."""
+        if self._closed or self._transport is None:
             raise ConnectionClosed
+        self._send(part, self._transport)
+        if not self._writable.is_set():
+            await self._writable.wait()
+        if self._closed:
+            raise ConnectionClosed
+
+    def _send(self, part: bytes | bytearray | memoryview, transport: asyncio.Transport) -> None:
+        """Sends what the client takes at once, and leaves a copy of the rest to the transport."""
         sent = 0
         # Behind what the transport still has to send, it must do that itself; and its descriptor
         # is no longer ours once it is closing.
@@ -540,7 +556,3 @@ class Connection(asyncio.BufferedProtocol):
                 sent = os.write(self._socket, part)
         if sent < len(part):
             transport.write(bytes(part[sent:]))
-        if not self._writable.is_set():
-            await self._writable.wait()
-        if self._closed:
-            raise ConnectionClosed

@@ -23,6 +23,19 @@
 
 typedef const uint8_t *place;
 
+/* Eight octets as a number, the first one lowest. */
+static inline uint64_t word(place at)
+{
+    uint64_t octets;
+    memcpy(&octets, at, sizeof octets);
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    octets = __builtin_bswap64(octets);
+#endif
+    return octets;
+}
+
+#define WORD ((int64_t)sizeof(uint64_t))
+
 #define MAX_VARINT_BITS 70 /* ten bytes of seven bits */
 
 /* A zigzag varint at `at`: its value goes to `value`, and what follows it is returned; NULL
@@ -239,13 +252,6 @@ static uint32_t checksum_by_table(uint32_t crc, place at, place end)
 
 #if defined(__x86_64__)
 
-static inline uint64_t word(place at)
-{
-    uint64_t bits;
-    memcpy(&bits, at, 8);
-    return bits;
-}
-
 /* The instruction takes three cycles and a new one may begin in each, so three thirds of a
  * stretch are summed side by side. A third's sum is moved behind the others by multiplying
  * it with x^(8n-33) for n bytes; the instruction itself reduces the product. */
@@ -415,18 +421,6 @@ struct cell {
     int32_t *bounds;
 };
 
-/* Eight octets as a number, the first one lowest. */
-static inline uint64_t word(place at)
-{
-    uint64_t octets;
-    memcpy(&octets, at, sizeof octets);
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-    octets = __builtin_bswap64(octets);
-#endif
-    return octets;
-}
-
-#define WORD ((int64_t)sizeof(uint64_t))
 #define EACH(octet) ((octet) * UINT64_C(0x0101010101010101))
 #define TOP_BITS EACH(0x80)
 
