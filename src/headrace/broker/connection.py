@@ -375,9 +375,7 @@ class Connection(asyncio.BufferedProtocol):
         # Behind what the transport still has to send, it must do that itself; and its descriptor
         # is no longer ours once it is closing.
         if self._socket >= 0 and not transport.get_write_buffer_size() and not transport.is_closing():
-            with contextlib.suppress(
-                OSError
-            ):  # it takes nothing now, or is broken: the transport finds out
+            with contextlib.suppress(OSError):  # it takes nothing now, or is broken: the transport finds out
                 sent = os.write(self._socket, part)
         if sent < len(part):
             transport.write(bytes(part[sent:]))
