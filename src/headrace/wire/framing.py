@@ -9,7 +9,6 @@ arrives, so that a client which announces much and sends little holds little.
 Buffers of up to a megabyte are used again.
 """
 
-from collections import deque
 from collections.abc import Callable
 
 from headrace.wire.values import MalformedError
@@ -31,14 +30,14 @@ class FrameBuffers:
 
     def __init__(self, most_bytes: int) -> None:
         self._left = most_bytes
-        self._kept: dict[int, deque[bytearray]] = {}  # by room: a frame fills more than half of its own
+        self._kept: dict[int, list[bytearray]] = {}  # by room: a frame fills more than half of its own
 
     def take(self, size: int) -> bytearray:
         """A buffer of so many bytes, which hold anything."""
         room = _room(size)
         kept = self._kept.get(room)
         while kept:
-            buffer = kept.popleft()  # the longest unused
+            buffer = kept.pop()  # the last one used is still in the processor's caches
             self._left += room
             try:
                 buffer.pop()  # any change of size, and there always is one
@@ -56,7 +55,7 @@ class FrameBuffers:
         room = _room(len(buffer))
         if room <= self._left and len(buffer) <= FIRST_BUFFER_BYTES:
             self._left -= room
-            self._kept.setdefault(room, deque()).append(buffer)
+            self._kept.setdefault(room, []).append(buffer)
 
 
 def _room(size: int) -> int:

@@ -1,3 +1,5 @@
+import contextlib
+import socket
 import threading
 from pathlib import Path
 
@@ -5,7 +7,8 @@ import pytest
 
 from headrace.errors import RetriableError
 from headrace.records import check_batch, decode_batch, read_header
-from headrace.testing.broker import BrokerProcess
+from headrace.storage.disk import Disk
+from headrace.testing.broker import BrokerProcess, running_broker
 from headrace.wire import Api, ErrorCode, encode_request
 
 from .conftest import Peer, batch_of, produce_fields
@@ -210,3 +213,47 @@ def test_a_record_of_ten_megabytes_goes_in_and_out_in_windows(peer):
     batch = batch_of(b"0123456789" * 1_000_000)
     assert peer.produce("large", batch).error_code == 0
     assert values_in(peer.fetch("large", 0, max_bytes=1)) == [b"0123456789" * 1_000_000]
+
+
+def test_readers_that_are_slow_each_get_their_own_bytes(tmp_path):
+    with BrokerProcess(tmp_path) as broker:
+        port, count = int(broker.bootstrap.rpartition(":")[2]), 24
+        peer = Peer(port)
+        peer.create("slow")
+        for number in range(count):
+            peer.produce("slow", batch_of(bytes([number]) * 200_000))
+        readers = []
+        for first in range(0, count, 4):
+            reader = Peer(port)
+            reader.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            part = {"partition": 0, "fetch_offset": first, "partition_max_bytes": 10_000_000}
+            fields = {"max_wait": 0, "min_bytes": 1, "topics": [{"topic": "slow", "partitions": [part]}]}
+            reader.socket.sendall(encode_request(Api.FETCH, 11, 1, "slow", fields))
+            readers.append((first, reader, bytearray()))
+        while unread := [each for each in readers if not is_whole(each[2])]:
+            for _, reader, received in unread:
+                received += reader.socket.recv(30_000)
+        for first, reader, received in readers:
+            assert received.endswith(peer.fetch("slow", first, max_bytes=10_000_000).records)
+            reader.close()
+        peer.close()
+
+
+def is_whole(received: bytearray) -> bool:
+    return len(received) >= 4 and len(received) == 4 + int.from_bytes(received[:4], "big")
+
+
+class ColdDisk(Disk):
+    """Nothing is ever in memory."""
+
+    def pread_into(self, fd, buffer, position):
+        return None
+
+
+def test_what_is_not_in_memory_is_read_and_sent_all_the_same(tmp_path):
+    with running_broker(tmp_path, disk=ColdDisk()) as broker, contextlib.closing(Peer(broker.port)) as peer:
+        peer.create("cold")
+        sent = [bytes([number]) * 300_000 for number in range(5)]
+        for value in sent:
+            peer.produce("cold", batch_of(value))
+        assert values_in(peer.fetch("cold", 0, max_bytes=10_000_000)) == sent

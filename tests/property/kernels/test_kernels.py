@@ -10,13 +10,15 @@ import re
 import numpy as np
 import pyarrow as pa
 import pytest
+from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import CorruptionError
 from headrace.kernels import arrays as kernels
 from headrace.kernels.arrays import Cell, Kind
-from headrace.records import Record, columns, encode_batch, read_header, stamp
+from headrace.kernels.batches import MISPLACED, WRONG_SUM, Walk, sum_bytes, walk_batches
+from headrace.records import HEADER_BYTES, Record, columns, encode_batch, read_header, stamp
 from headrace.streams.operators.hashing import hash_columns
 
 NO_ACCESS = 0
@@ -32,6 +34,55 @@ def guarded(data):
     placed = _octets[_end - len(data) : _end]
     placed[:] = np.frombuffer(data, np.uint8)
     return placed
+
+
+# --- checks -----------------------------------------------------------------------------------
+
+
+@given(st.binary(max_size=900) | st.integers(0, 60_000).map(lambda size: bytes(range(251)) * (size // 251)))
+def test_a_checksum_is_the_same_by_instruction_and_by_table(data):
+    assert sum_bytes(data) == sum_bytes(data, by_table=True) == crc32c(data)
+
+
+@st.composite
+def stretches(draw):
+    """Batches in their places, one of them changed perhaps, and perhaps cut somewhere."""
+    data = bytearray()
+    for number in range(draw(st.integers(0, 5))):
+        batch = encode_batch([Record(0, 1000, None, bytes(draw(st.integers(0, 900))))])
+        stamp(batch, 0, number, 0)
+        data += batch
+    for at, octet in draw(st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 255)), max_size=1)):
+        if at < len(data):
+            data[at] = octet
+    return bytes(data[: draw(st.just(len(data)) | st.integers(0, len(data)))])
+
+
+def intact(data, next_offset, gaps):
+    """Where the batches end that pass each check, the offset there, and what is wrong with the next."""
+    at = 0
+    while len(data) - at >= HEADER_BYTES:
+        header = read_header(data, at)
+        in_place = header.base_offset >= next_offset if gaps else header.base_offset == next_offset
+        if not in_place or header.leader_epoch or header.magic != 2 or header.size_bytes < HEADER_BYTES:
+            return at, next_offset, MISPLACED
+        if header.last_offset_delta < 0 or header.base_offset >= 2**63 - 2**31:
+            return at, next_offset, MISPLACED
+        if at + header.size_bytes > len(data):
+            break
+        if crc32c(data[at + 21 : at + header.size_bytes]) != header.crc:
+            return at, next_offset, WRONG_SUM
+        at += header.size_bytes
+        next_offset = header.base_offset + header.last_offset_delta + 1
+    return at, next_offset, 0
+
+
+@settings(max_examples=300)
+@given(stretches(), st.booleans())
+def test_a_walk_ends_where_a_batch_is_wrong_or_cut(data, gaps):
+    walk = Walk(next_offset=0, gaps=gaps)
+    ended = walk_batches(memoryview(guarded(data)), 0, walk)
+    assert (ended, walk.next_offset, walk.fault) == intact(data, 0, gaps)
 
 
 # --- records ----------------------------------------------------------------------------------

@@ -158,7 +158,7 @@ def test_no_more_memory_is_kept_than_allowed():
     for buffer in taken:
         buffers.give_back(buffer)
     again = [buffers.take(1_000_000) for _ in range(3)]
-    assert [address(buffer) for buffer in again[:2]] == places[:2]
+    assert {address(buffer) for buffer in again[:2]} == set(places[:2])
     assert again[2] is not taken[2]
 
 
