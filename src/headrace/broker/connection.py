@@ -6,7 +6,7 @@ runs alone, as in Kafka; it may wait (a long poll, a rebalance) and the ones
 behind it wait too.
 
 Memory per connection: less than two small frames on the way in outside the
-shared budget, and one window of an answer on the way out.
+shared budget, and what a client does not take of one or two windows on the way out.
 """
 
 import asyncio
