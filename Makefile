@@ -50,6 +50,7 @@ $(STAMP): requirements/build.txt requirements/lock.txt pyproject.toml $(COMPILED
 	$$pip install $(INSTALL) --require-hashes -r requirements/build.txt
 	@$(RUN) -m pip install $(INSTALL) --require-hashes --no-build-isolation -r requirements/lock.txt
 	@$(RUN) -m pip install $(INSTALL) --no-deps --no-build-isolation --editable .
+	@$(RUN) -m compileall -q src
 	@echo "Keeping Spark's classes, so that it starts faster (half a minute, once)"
 	@$(RUN) -m headrace.app.class_archive || echo "That did not work; nothing needs it"
 	@touch $@

@@ -1,5 +1,6 @@
 """The brokers that `log.py` compares, each in a process of its own, started one way."""
 
+import compileall
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -7,6 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import headrace
 from headrace.testing.broker import BrokerProcess
 from headrace.testing.kafka import KafkaServer, wait_for_metadata
 
@@ -26,6 +28,8 @@ class RunningBroker:
 
 @contextmanager
 def _ours() -> Iterator[RunningBroker]:
+    # As pip leaves what it installs; where Python may write no bytecode it would compile us at each start.
+    compileall.compile_dir(Path(headrace.__file__).parent, quiet=1)
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as folder:
         started = time.monotonic()
         with BrokerProcess(Path(folder) / "data") as broker:

@@ -20,13 +20,13 @@ import pyarrow as pa
 import pyarrow.json as pj
 
 from headrace.client import Connection, RawFetcher, admin, producer
-from headrace.records.columns import decode_columns
+from headrace.records.columns import lay_out
 from headrace.streams.event_time import PartitionTime
 from headrace.streams.feed_positions import FeedRange
 from headrace.streams.json_values import parse_json
 from headrace.streams.reading import RangeReading
 from headrace.streams.spec import StreamSpec, value_fields
-from headrace.streams.stamping import DECODED, Stamper
+from headrace.streams.stamping import Stamper
 from headrace.testing.broker import BrokerProcess
 
 BAR_US = 1e6 / 600_000
@@ -68,8 +68,8 @@ def measure(connection: Connection, topic: str, count: int, rounds: int) -> dict
     with RawFetcher(connection) as fetcher:
         topic_id = fetcher.layout(topic).id
         runs = list(fetcher.fetch(topic, 0, 0, count))
-        decoded = [decode_columns(run, columns=DECODED) for run in runs]
-        texts = [b"\n".join(each["value"].to_pylist()) for each in decoded]
+        decoded = [lay_out(run) for run in runs]
+        texts = [b"\n".join(each.values.column().to_pylist()) for each in decoded]
         span = FeedRange(
             topic=topic, topic_id=topic_id, partition=0, start=0, end=count,
             times={0: PartitionTime()}, idle=frozenset(), silence_us=0, now_us=0,
@@ -83,8 +83,8 @@ def measure(connection: Connection, topic: str, count: int, rounds: int) -> dict
         fields = value_fields(spec)
         steps: dict[str, Callable[[], object]] = {
             "fetch and check": lambda: drop(fetcher.fetch(topic, 0, 0, count)),
-            "decode": lambda: drop(decode_columns(run, columns=DECODED) for run in runs),
-            "read JSON": lambda: drop(parse_json(each["value"], fields) for each in decoded),
+            "lay out": lambda: drop(lay_out(run) for run in runs),
+            "read JSON": lambda: drop(parse_json(each.values, fields) for each in decoded),
             "read JSON and stamp": stamp,
             "all: log to stamped rows": lambda: drop(RangeReading(fetcher, spec, span)),
             "peer: pyarrow.json alone": lambda: drop(bare(text, fields) for text in texts),

@@ -8,13 +8,12 @@ import json
 import shutil
 import sys
 import tempfile
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql.streaming.query import StreamingQuery
+from windows_peers import micro_batch_seconds
 
 from headrace import App, agg, hopping, session, tumbling
 from headrace.app.running import RunOptions, running
@@ -38,16 +37,6 @@ def clicks(topic: str, window: str, folder: Path) -> App:
     return app
 
 
-def seconds_of(query: StreamingQuery) -> float:
-    """From the start of the first micro-batch to the end of the last one."""
-    progress = query.recentProgress
-    first, last = progress[0], progress[-1]
-    begun, ended = (
-        datetime.fromisoformat(each["timestamp"].replace("Z", "+00:00")) for each in (first, last)
-    )
-    return (ended - begun).total_seconds() + last["durationMs"]["triggerExecution"] / 1000
-
-
 def answer(request: dict[str, Any]) -> dict[str, Any]:
     folder = Path(tempfile.mkdtemp(prefix="headrace-windows-"))
     try:
@@ -58,7 +47,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
             progress = [{"rows": each["numInputRows"], **each["durationMs"]} for each in query.recentProgress]
             if request["out"]:
                 write(run.stores["counts"].snapshot("counts").rows, Path(request["out"]))
-            return {"seconds": seconds_of(query), "batches": progress}
+            return {"seconds": micro_batch_seconds(query.recentProgress), "batches": progress}
     finally:
         shutil.rmtree(folder)
 

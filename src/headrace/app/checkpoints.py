@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from headrace.app.manifest import Manifest, Told, describe_query, reasons_to_rebuild
+from headrace.app.manifest import FORMAT, Manifest, Told, describe_query, reasons_to_rebuild
 from headrace.app.planning import AppPlan, PlannedStream
 from headrace.app.rebuilds import beginning
 from headrace.app.starting import RunOptions
@@ -69,13 +69,17 @@ def _reasons(planned: PlannedStream, options: RunOptions) -> list[str]:
     manifest = Manifest.read(folder)
     if manifest is None or not _has_checkpoint(folder):
         return []
+    if manifest.format < FORMAT:
+        return [f"its state was kept by an older version (format {manifest.format}, now {FORMAT})"]
     return reasons_to_rebuild(manifest.query, describe_query(planned))
 
 
 def _unfit_message(unfit: Mapping[str, list[str]]) -> str:
     lines = [f"  {name}: {reason}" for name, reasons in unfit.items() for reason in reasons]
     return (
-        "the application changed in ways its checkpoint cannot follow:\n" + "\n".join(lines) + "\n"
+        "the application, or Headrace, changed in ways its checkpoint cannot follow:\n"
+        + "\n".join(lines)
+        + "\n"
         "Run it with --rebuild to build its views anew from the log, or undo the change"
     )
 

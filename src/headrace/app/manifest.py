@@ -23,7 +23,7 @@ from headrace.streams.spec import StreamSpec, rows_schema
 
 __all__ = ["FORMAT", "Manifest", "Told", "describe_query", "describe_step", "reasons_to_rebuild"]
 
-FORMAT = 1
+FORMAT = 2  # 1 kept the state of buckets in Spark's state store
 _FILE = "manifest.json"
 # What of a stream decides how a record is read, or whether it is late.
 _STREAM_FIELDS = ("decoder", "event_time", "sent_at", "lateness_us", "max_ahead_us")

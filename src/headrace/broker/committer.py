@@ -26,6 +26,7 @@ logger = logging.getLogger(__name__)
 
 SMALL_BYTES = 16 * 1024
 SLOW_S = 0.001
+REST = 1 / 4  # of the time that a commit took on the loop, before the next may begin there
 _MEMORY = 8  # commits, about, that are remembered
 
 Done = Callable[[int, BaseException | None], None]
@@ -44,8 +45,8 @@ class LoopTurns:
     """When the event loop may wait for the disk itself, given how long commits took of late.
 
     While they take less than a millisecond, as a rule: a single slow one does not
-    matter, several do, until as many were fast again, on threads. And for half of the
-    loop's time at most.
+    matter, several do, until as many were fast again, on threads. And for four fifths of
+    the loop's time at most.
     """
 
     def __init__(self) -> None:
@@ -60,7 +61,7 @@ class LoopTurns:
         took_s = now_s - began_s
         self._usual_s += (min(took_s, _MEMORY * SLOW_S / 2) - self._usual_s) / _MEMORY
         if here:
-            self._not_before_s = now_s + took_s
+            self._not_before_s = now_s + took_s * REST
 
 
 class _Job(NamedTuple):

@@ -5,6 +5,14 @@ when its sync is done, so that many of them share one. Every other request
 runs alone, as in Kafka; it may wait (a long poll, a rebalance) and the ones
 behind it wait too.
 
+Theory of operation. A task of its own serves the connection: it takes what is queued
+(`_work`), one after the other, and waits where that must be. While it has nothing to do
+(`_at_rest`), a produce or fetch request need not be queued for it: it is served in the
+callback that received it, a fetch's long poll ends in the callback of the commit that
+brought it records, and neither costs a task's turn. Whatever has to wait for something
+else on that way (the disk, a client that does not read, a transaction's coordinator) is
+queued for the task in its place, and what comes meanwhile is queued behind it.
+
 Memory per connection: less than two small frames on the way in outside the
 shared budget, and what a client does not take of one or two windows on the way out.
 """
@@ -15,18 +23,20 @@ import logging
 import os
 import struct
 from collections import deque
-from collections.abc import Callable
 from time import perf_counter
 from typing import TYPE_CHECKING, cast
 
 from headrace.broker.access import MOST_SASL_BYTES, Session
 from headrace.broker.apis.access import FAILURE_DELAY_S, raw_token
+from headrace.broker.begun import Begun
 from headrace.broker.replies import Answer, Reply
 from headrace.errors import CorruptionError
 from headrace.storage import Extent
 from headrace.wire import Api, FrameAssembler, MalformedError, name_of
+from headrace.wire.framing import SMALL_FRAME_BYTES
 
 if TYPE_CHECKING:
+    from headrace.broker.apis.fetch import Poll
     from headrace.broker.server import Broker
 
 __all__ = ["Connection"]
@@ -36,13 +46,38 @@ logger = logging.getLogger(__name__)
 _api_and_version = struct.Struct(">hh").unpack_from
 
 MOST_QUEUED_FRAMES = 64
-PRODUCE = name_of(Api.PRODUCE)
+PRODUCE, FETCH = int(Api.PRODUCE), int(Api.FETCH)
+PRODUCE_NAME, FETCH_NAME = name_of(PRODUCE), name_of(FETCH)
 BEFORE_LOGIN = (Api.API_VERSIONS, Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE)
 LONGEST_HEADER = 1024
+SMALL_ANSWER_BYTES = 16 * 1024
 
 
 class ConnectionClosed(Exception):  # noqa: N818 - not an error: the client left
     """The connection ended while something was still to be sent."""
+
+
+class _ReadAhead:
+    """An extent whose first bytes, or all of them, were read already."""
+
+    __slots__ = ("_extent", "_head", "size_bytes")
+
+    def __init__(self, head: bytes | bytearray, extent: Extent) -> None:
+        self._head = head
+        self._extent = extent
+        self.size_bytes = extent.size_bytes
+
+    def read_chunk(self, max_bytes: int) -> bytes | bytearray | None:
+        head, self._head = self._head, b""
+        return head or self._extent.read_chunk(max_bytes)
+
+    def read_into(self, room: memoryview) -> int | None:
+        head = self._head[: len(room)]
+        if not head:
+            return self._extent.read_into(room)
+        room[: len(head)] = head
+        self._head = self._head[len(head) :]
+        return len(head)
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -51,8 +86,11 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
         self._settings = broker.settings
-        self._frames: deque[bytearray] = deque()
-        self._frame_waiter: asyncio.Future[None] | None = None
+        # What the task is to do: serve a frame, go on with a produce request, send an answer.
+        self._work: deque[bytearray | Begun[Answer] | Reply] = deque()
+        self._work_waiter: asyncio.Future[None] | None = None
+        self._at_rest = False  # the task waits for work, nothing is queued, no poll is under way
+        self._poll: tuple[Poll, bytearray, float] | None = None  # its request, and when its turn came
         self._writable = asyncio.Event()
         self._writable.set()
         self._closed = False
@@ -100,7 +138,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self.moved_ms = self._broker.clock.monotonic_ms()
-        self._assemble(lambda: self._assembler.received(nbytes))
+        try:
+            self._assembler.received(nbytes)
+        except MalformedError as error:
+            self.abort(str(error))
+        else:
+            self._received()
 
     def eof_received(self) -> bool:
         return False
@@ -109,6 +152,9 @@ class Connection(asyncio.BufferedProtocol):
         self._closed = True
         self._writable.set()
         self._wake()
+        if self._poll is not None:
+            self._poll[0].cancel()
+            self._poll = None
         self._broker.dismiss(self, self._ending)
         if self.task is not None:
             self.task.cancel()  # a long poll or a parked join has nobody left to answer
@@ -129,12 +175,8 @@ class Connection(asyncio.BufferedProtocol):
             logger.info("closing the connection from %s: %s", self.client_host, reason)
             self._transport.abort()
 
-    def _assemble(self, step: Callable[[], None]) -> None:
-        try:
-            step()
-        except MalformedError as error:
-            self.abort(str(error))
-            return
+    def _received(self) -> None:
+        """Notes whether a frame is under way, and whether more may come."""
         if not self._assembler.in_the_middle:
             self.frame_began_ms = None
         elif self.frame_began_ms is None:
@@ -148,7 +190,12 @@ class Connection(asyncio.BufferedProtocol):
         if not self._closed:
             self.moved_ms = self._broker.clock.monotonic_ms()
             self.frame_began_ms = None  # the time it waited for us is not the client's
-            self._assemble(self._assembler.unblock)
+            try:
+                self._assembler.unblock()
+            except MalformedError as error:
+                self.abort(str(error))
+            else:
+                self._received()
 
     @property
     def holds_memory(self) -> bool:
@@ -161,7 +208,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._assembler.blocked
 
     def _pause_or_resume(self) -> None:
-        full = self._assembler.blocked or len(self._frames) >= MOST_QUEUED_FRAMES
+        full = self._assembler.blocked or len(self._work) >= MOST_QUEUED_FRAMES
         if self._closed or self._transport is None or full == self._paused:
             return
         self._paused = full
@@ -175,28 +222,128 @@ class Connection(asyncio.BufferedProtocol):
         return self._broker.request_memory.try_reserve(size, self, begins=begins)
 
     def _emit(self, frame: bytearray) -> None:
-        api_key, _ = _api_and_version(frame)
-        if api_key != Api.PRODUCE and len(frame) > self._settings.max_control_bytes:
+        api_key, version = _api_and_version(frame)
+        if api_key != PRODUCE and len(frame) > self._settings.max_control_bytes:
             self._broker.release_frame(frame)
             raise MalformedError(f"a {name_of(api_key)} request of {len(frame)} bytes (max_control_bytes)")
-        self._frames.append(frame)
-        self._wake()
+        if not (self._at_rest and api_key <= FETCH and self._serve_at_once(frame, api_key, version)):
+            self._queue(frame)
+
+    def _queue(self, work: bytearray | Begun[Answer] | Reply) -> None:
+        """Leaves it to the task, behind what is queued and under way."""
+        self._work.append(work)
+        if self._poll is None:
+            self._wake()
 
     def _wake(self) -> None:
-        if self._frame_waiter is not None and not self._frame_waiter.done():
-            self._frame_waiter.set_result(None)
+        self._at_rest = False
+        if self._work_waiter is not None and not self._work_waiter.done():
+            self._work_waiter.set_result(None)
 
-    async def _next_frame(self) -> bytearray | None:
-        """The next frame, or None when the client has left."""
-        while not self._frames:
+    async def _next_work(self) -> bytearray | Begun[Answer] | Reply | None:
+        """What is to be done next; None when the client has left."""
+        while not self._work:
             if self._closed:
                 return None
-            self._frame_waiter = asyncio.get_running_loop().create_future()
-            await self._frame_waiter
-        frame = self._frames.popleft()
+            self._at_rest = self.session is None  # who must be asked for permission goes the long way
+            self._work_waiter = asyncio.get_running_loop().create_future()
+            await self._work_waiter
+        work = self._work.popleft()
         if self._paused:
             self._pause_or_resume()
-        return frame
+        return work
+
+    # --- serve at once ------------------------------------------------------------------------
+
+    def _serve_at_once(self, frame: bytearray, api_key: int, version: int) -> bool:
+        """Serves a produce or fetch request here and now; False if it must wait for something first."""
+        if self._muted_until or not self._writable.is_set():
+            return False
+        try:
+            if api_key == PRODUCE:
+                return self._produce_at_once(frame, version)
+            return self._fetch_at_once(frame, version)
+        except Exception as error:
+            self._break_off(error)
+            return True
+
+    def _produce_at_once(self, frame: bytearray, version: int) -> bool:
+        if len(self._outbox) >= self._settings.produce_pipeline:
+            return False
+        started = self._broker.start_produce(self, frame, version)
+        if isinstance(started, Answer):
+            self._expect(started)
+        else:
+            self._queue(started)
+        return True
+
+    def _fetch_at_once(self, frame: bytearray, version: int) -> bool:
+        if self._outbox or len(frame) > SMALL_FRAME_BYTES:
+            return False
+        began = perf_counter()
+        started = self._broker.start_fetch(self, frame, version, self._end_poll)
+        if started is None:
+            return False
+        if isinstance(started, Reply):
+            self._send_at_once(started, began)
+        else:
+            self._poll, self._at_rest = (started, frame, began), False
+        return True
+
+    def _end_poll(self) -> None:
+        """A long poll has its answer, or must ask the disk for it; then the next request may be served."""
+        assert self._poll is not None
+        (poll, frame, began), self._poll = self._poll, None
+        try:
+            reply = poll.taken()
+            if reply is None:
+                self._work.appendleft(frame)
+            else:
+                self._send_at_once(reply, began)
+        except Exception as error:
+            self._break_off(error)
+            return
+        if self._work:
+            self._wake()
+        else:
+            self._at_rest = True
+
+    def _break_off(self, error: Exception) -> None:
+        """What was served at once failed: nothing behind it is served any more."""
+        self._at_rest = False
+        if self.task is not None:
+            self.task.cancel()
+        self._end_after(error)
+
+    def _send_at_once(self, reply: Reply, began: float) -> None:
+        """Sends an answer whose records are few and in memory; others are left to the task."""
+        self._broker.metrics.request_seconds.observe(perf_counter() - began, FETCH_NAME)
+        if not self._put_small(reply):
+            self._work.appendleft(reply)
+            self._wake()
+            return
+        reply.release()
+        self.mute(reply.throttle_ms)
+
+    def _put_small(self, reply: Reply) -> bool:
+        """Whether the answer was small, and its records in memory: it is sent then."""
+        frame = reply.frame
+        if int.from_bytes(frame[:4], "big") > SMALL_ANSWER_BYTES or self._transport is None:
+            return False
+        extents = cast(list[tuple[int, Extent]], frame.deferred)
+        chunks = [extent.read_chunk(extent.size_bytes, wait=False) or b"" for _, extent in extents]
+        parts: list[bytes | bytearray | memoryview] = []
+        position = 0
+        for (place, extent), chunk in zip(extents, chunks, strict=True):
+            if len(chunk) < extent.size_bytes:
+                ahead = zip(extents, chunks, strict=True)
+                frame.deferred = [(place, _ReadAhead(chunk, extent)) for (place, extent), chunk in ahead]
+                return False
+            parts += frame[position:place], chunk
+            position = place
+        parts.append(frame[position:])
+        self._send(b"".join(parts), self._transport)
+        return True
 
     # --- serve --------------------------------------------------------------------------------
 
@@ -206,29 +353,40 @@ class Connection(asyncio.BufferedProtocol):
             await self._answer_all()
         except (ConnectionClosed, asyncio.CancelledError):
             pass
-        except MalformedError as error:
-            self.abort(str(error))
-        except CorruptionError as error:
-            self.abort(f"damage on disk: {error}", kind="damage")
-        except Exception:
-            logger.exception("a request from %s failed", self.client_host)
-            self.abort("an internal error", kind="internal")
+        except Exception as error:
+            self._end_after(error)
         finally:
             self._give_back()
+
+    def _end_after(self, error: Exception) -> None:
+        """Ends the connection for what went wrong in it."""
+        if isinstance(error, MalformedError):
+            self.abort(str(error))
+        elif isinstance(error, CorruptionError):
+            self.abort(f"damage on disk: {error}", kind="damage")
+        else:
+            logger.error("a request from %s failed", self.client_host, exc_info=error)
+            self.abort("an internal error", kind="internal")
 
     def _give_back(self) -> None:
         self._broker.request_memory.release(self._assembler.reserved_bytes)
         self._assembler.abandon()
-        while self._frames:
-            self._broker.release_frame(self._frames.popleft())
+        while self._work:
+            work = self._work.popleft()
+            if isinstance(work, Reply):
+                work.release()
+            elif isinstance(work, Begun):
+                work.close()
+            else:
+                self._broker.release_frame(work)
 
     async def _identify(self, session: Session) -> None:
         """Serves what is open to everybody until the client is known; anything else ends the connection."""
         try:
             async with asyncio.timeout(self._settings.receive_timeout_ms / 1000):
                 while not session.identified:
-                    frame = await self._next_frame()
-                    if frame is None:
+                    frame = await self._next_work()
+                    if not isinstance(frame, bytearray):
                         return
                     try:
                         reply = await self._login_step(session, frame)
@@ -263,30 +421,42 @@ class Connection(asyncio.BufferedProtocol):
 
     async def _answer_all(self) -> None:
         await self._wait_identified()
-        while (frame := await self._next_frame()) is not None:
-            if self._muted_until:
-                await self._wait_unmuted()
-            api_key, version = _api_and_version(frame)
-            if api_key == Api.PRODUCE:
-                await self._wait_outbox(self._settings.produce_pipeline - 1)
-                await self._writable.wait()  # a client that does not read its answers gets no more of them
-                started = self._broker.start_produce(self, frame, version)
-                # In a transaction the append may wait for the coordinator; those behind it wait too.
-                answer = started if isinstance(started, Answer) else await started
-                self._outbox.append((perf_counter(), answer))
-                answer.when_there(self._send_finished)
-                continue
-            await self._wait_outbox(0)
-            began = perf_counter()
-            try:
-                reply = await self._broker.answer(self, frame, api_key, version)
-            finally:
-                self._broker.release_frame(frame)
-            self._broker.metrics.request_seconds.observe(perf_counter() - began, name_of(api_key))
-            await self._write(reply)
-            self.mute(reply.throttle_ms)
-            if api_key == Api.SASL_HANDSHAKE:
-                await self._wait_identified()
+        while (work := await self._next_work()) is not None:
+            if isinstance(work, Reply):
+                await self._write(work)
+                self.mute(work.throttle_ms)
+            elif isinstance(work, Begun):
+                self._expect(await work)
+            else:
+                await self._serve_frame(work)
+
+    async def _serve_frame(self, frame: bytearray) -> None:
+        if self._muted_until:
+            await self._wait_unmuted()
+        api_key, version = _api_and_version(frame)
+        if api_key == PRODUCE:
+            await self._wait_outbox(self._settings.produce_pipeline - 1)
+            await self._writable.wait()  # a client that does not read its answers gets no more of them
+            started = self._broker.start_produce(self, frame, version)
+            # In a transaction the append may wait for the coordinator; those behind it wait too.
+            self._expect(started if isinstance(started, Answer) else await started)
+            return
+        await self._wait_outbox(0)
+        began = perf_counter()
+        try:
+            reply = await self._broker.answer(self, frame, api_key, version)
+        finally:
+            self._broker.release_frame(frame)
+        self._broker.metrics.request_seconds.observe(perf_counter() - began, name_of(api_key))
+        await self._write(reply)
+        self.mute(reply.throttle_ms)
+        if api_key == Api.SASL_HANDSHAKE:
+            await self._wait_identified()
+
+    def _expect(self, answer: Answer) -> None:
+        """Sends the answer to a produce request once it is there and its turn has come."""
+        self._outbox.append((perf_counter(), answer))
+        answer.when_there(self._send_finished)
 
     def mute(self, throttle_ms: int) -> None:
         """Lets the next request wait, as its client was told: one that does not heed it waits here."""
@@ -313,7 +483,7 @@ class Connection(asyncio.BufferedProtocol):
         while self._outbox and self._outbox[0][1].is_there:
             began, answer = self._outbox.popleft()
             reply = answer.reply
-            self._broker.metrics.request_seconds.observe(perf_counter() - began, PRODUCE)
+            self._broker.metrics.request_seconds.observe(perf_counter() - began, PRODUCE_NAME)
             if reply is not None and not self._closed and self._transport is not None:
                 self._transport.write(reply.frame)
                 self.mute(reply.throttle_ms)
@@ -367,10 +537,17 @@ class Connection(asyncio.BufferedProtocol):
         return filled + size
 
     async def _put(self, part: bytes | bytearray | memoryview) -> None:
-        """Sends what the client takes at once; a copy of the rest is kept, and waited for if it is much."""
-        transport = self._transport
-        if self._closed or transport is None:
+        """Sends a part of an answer; waits if the client takes so little of it that much would be kept."""
+        if self._closed or self._transport is None:
             raise ConnectionClosed
+        self._send(part, self._transport)
+        if not self._writable.is_set():
+            await self._writable.wait()
+        if self._closed:
+            raise ConnectionClosed
+
+    def _send(self, part: bytes | bytearray | memoryview, transport: asyncio.Transport) -> None:
+        """Sends what the client takes at once, and leaves a copy of the rest to the transport."""
         sent = 0
         # Behind what the transport still has to send, it must do that itself; and its descriptor
         # is no longer ours once it is closing.
@@ -379,7 +556,3 @@ class Connection(asyncio.BufferedProtocol):
                 sent = os.write(self._socket, part)
         if sent < len(part):
             transport.write(bytes(part[sent:]))
-        if not self._writable.is_set():
-            await self._writable.wait()
-        if self._closed:
-            raise ConnectionClosed

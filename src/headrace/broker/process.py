@@ -41,9 +41,9 @@ async def _serve(
     stop = asyncio.Event()
     stop_when_told(stop.set, until_stdin_closes=settings.until_stdin_closes)
     async with Broker(settings, group_settings=group_settings).serving() as broker:
+        if on_listening is not None:
+            on_listening(broker)
         gc.collect()
         gc.freeze()  # what start-up made stays; collections need not look at it again
         gc.set_threshold(*GC_THRESHOLDS)
-        if on_listening is not None:
-            on_listening(broker)
         await stop.wait()

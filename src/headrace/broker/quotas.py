@@ -99,7 +99,7 @@ class Quotas:
 
     def rate(self, key: str, client_id: str) -> float:
         """Bytes a second that a client may move; 0 if as many as it likes."""
-        for name in (client_id, None):
+        for name in (client_id, None) if self.table else ():
             rate = self.table.get(name, {}).get(key)
             if rate is not None:
                 return rate

@@ -1,11 +1,10 @@
 """The broker: one event loop that owns every partition, group and connection."""
 
 import asyncio
-import dataclasses
 import logging
 import os
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,7 +15,9 @@ from headrace.addresses import host_and_port, is_loopback
 from headrace.broker.access import Authority, guarded, server_context, sifted
 from headrace.broker.apis import HANDLERS
 from headrace.broker.apis.cluster import unsupported_version
+from headrace.broker.apis.fetch import Poll, fetch_at_once
 from headrace.broker.apis.produce import produce
+from headrace.broker.begun import Begun
 from headrace.broker.committer import Committer
 from headrace.broker.connection import Connection
 from headrace.broker.coordinator import Coordinator
@@ -281,24 +282,26 @@ class Broker:
 
     # --- requests -----------------------------------------------------------------------------
 
-    def start_produce(
-        self, connection: Connection, frame: bytearray, version: int
-    ) -> Answer | Awaitable[Answer]:
+    def start_produce(self, connection: Connection, frame: bytearray, version: int) -> Answer | Begun[Answer]:
         """Appends what a produce request carries; its answer has no reply for acks=0.
 
-        One that may have to wait before it appends is awaited first.
+        One that has to wait before it appends is awaited first.
         """
-        if version not in HANDLERS[Api.PRODUCE].versions:
-            raise MalformedError(f"produce v{version} is not served")
-        request = decode_request(
-            frame, Api.PRODUCE, version, client_host=connection.client_host, session=connection.session
-        )
+        try:
+            if version not in HANDLERS[Api.PRODUCE].versions:
+                raise MalformedError(f"produce v{version} is not served")
+            request = decode_request(
+                frame, Api.PRODUCE, version, client_host=connection.client_host, session=connection.session
+            )
+        except MalformedError:
+            self.release_frame(frame)
+            raise
         if connection.session is not None:
             request = sifted(self, request)
         throttle_ms = self.quotas.charge(PRODUCER, request.client_id, len(frame))
         if throttle_ms:  # now, not with the answer: more requests may be on their way already
             connection.mute(throttle_ms)
-            request = dataclasses.replace(request, throttle_ms=throttle_ms)
+            request = request._replace(throttle_ms=throttle_ms)
         return produce(self, request, frame)
 
     async def answer(self, connection: Connection, frame: bytearray, api_key: int, version: int) -> Reply:
@@ -308,15 +311,7 @@ class Broker:
             if api_key == Api.API_VERSIONS:
                 return Reply(unsupported_version(self, _correlation_id(frame)))
             raise MalformedError(f"{name_of(api_key)} v{version} is not served")
-        request = decode_request(
-            frame,
-            api_key,
-            version,
-            client_host=connection.client_host,
-            local_address=connection.local_address,
-            session=connection.session,
-            connection=id(connection),
-        )
+        request = _request(connection, frame, api_key, version)
         if connection.session is None:
             answer = await handler.call(self, request)
         else:
@@ -325,6 +320,14 @@ class Broker:
             return answer
         self.metrics.count_errors(api_key, answer)
         return Reply(encode_response(api_key, version, request.correlation_id, answer))
+
+    def start_fetch(
+        self, connection: Connection, frame: bytearray, version: int, tell: Callable[[], None]
+    ) -> Reply | Poll | None:
+        """The answer to a fetch, or the wait for it; None if it is to be answered as any other request."""
+        if version not in HANDLERS[Api.FETCH].versions:
+            return None
+        return fetch_at_once(self, _request(connection, frame, Api.FETCH, version), tell)
 
     def advertised(self, request: Request) -> tuple[str, int]:
         """The address that a client is told to use: what is configured, or where it reached us."""
@@ -335,6 +338,18 @@ class Broker:
     def partition(self, topic: str, index: int) -> Partition | None:
         """A partition by name and number, if it is there."""
         return self.topics.partition(topic, index)
+
+
+def _request(connection: Connection, frame: bytearray, api_key: int, version: int) -> Request:
+    return decode_request(
+        frame,
+        api_key,
+        version,
+        client_host=connection.client_host,
+        local_address=connection.local_address,
+        session=connection.session,
+        connection=id(connection),
+    )
 
 
 def _keep_up(log: PartitionLog, now_ms: int, settings: BrokerSettings) -> tuple[int, int, float]:

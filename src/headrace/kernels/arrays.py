@@ -1,4 +1,4 @@
-"""Where records lie in a batch, and what stands in JSON that looks alike, with numpy's arrays."""
+"""Where records lie, what stands in JSON that looks alike, which texts are equal; with numpy's arrays."""
 
 import ctypes
 from collections.abc import Sequence
@@ -19,6 +19,7 @@ __all__ = [
     "lay_out_batches",
     "lay_out_headers",
     "lay_out_records",
+    "number_texts",
     "read_objects",
 ]
 
@@ -28,10 +29,13 @@ Octets = npt.NDArray[np.uint8]
 
 PARTS, HEADER_PARTS = 9, 4
 
+_WORD = bytes(8)  # what the library may read behind a text of ours, or write behind one of the data's
+_LEAST_PLACES_BITS, _PLACE_WORDS = 10, 2
+
 
 class _Cell(ctypes.Structure):
     _fields_ = (
-        ("before", ctypes.c_char_p),
+        ("before", ctypes.c_char_p),  # and a word more
         ("before_length", INT),
         ("kind", INT),
         ("least", INT),
@@ -142,19 +146,21 @@ class Contents:
 
 
 def read_objects(
-    data: Octets, bounds: Bounds, cells: Sequence[Cell], behind: bytes
+    data: Octets, starts: Ints, lengths: Ints, cells: Sequence[Cell], behind: bytes
 ) -> tuple[npt.NDArray[np.bool_], list[Contents]]:
     """Which values are objects of exactly these cells, and what each cell holds.
 
-    Of a value that is not, the cells hold anything, but each text is within `octets`.
+    A value of length -1 is a null, and none. Of a value that is no such object, the cells
+    hold anything, but each text is within `octets`.
     """
-    count = len(bounds) - 1
-    size = int(bounds[-1]) - int(bounds[0])
+    count = len(starts)
+    starts, lengths = np.ascontiguousarray(starts), np.ascontiguousarray(lengths)
+    size = int(lengths.sum()) + count  # nulls count as -1
     found = [_room(cell, count, size) for cell in cells]
     passed = (_Cell * len(cells))(
         *(
             _Cell(
-                cell.before,
+                cell.before + _WORD,
                 len(cell.before),
                 cell.kind,
                 cell.least,
@@ -165,9 +171,9 @@ def read_objects(
         )
     )
     fitting = np.empty(count, np.bool_)
-    bounds = np.ascontiguousarray(bounds)
     _library.read_objects(
-        _at(data), count, _at(bounds), passed, len(cells), behind, len(behind), _at(fitting)
+        *(_at(data), count, _at(starts), _at(lengths)),
+        *(passed, len(cells), behind + _WORD, len(behind), _at(fitting)),
     )
     return fitting, found
 
@@ -181,7 +187,28 @@ def _room(cell: Cell, count: int, size: int) -> Contents:
         return Contents(octets=np.empty(count, np.uint8))
     bounds = np.empty(count + 1, np.int32)
     bounds[0] = 0
-    return Contents(octets=np.empty(size, np.uint8), bounds=bounds)
+    return Contents(octets=np.empty(size + len(_WORD), np.uint8), bounds=bounds)
+
+
+# --- texts --------------------------------------------------------------------------------------
+
+
+def number_texts(octets: Octets, bounds: Bounds) -> tuple[Ints, Ints, npt.NDArray[np.uint64]]:
+    """Numbers texts, equal ones alike, as they first occur.
+
+    The number of each; and for each number a text that has it, and that text's hash, which
+    is the one of `streams.operators.hashing`.
+    """
+    count = len(bounds) - 1
+    bounds = np.ascontiguousarray(bounds)
+    ids, firsts, hashes = np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.uint64)
+    places = np.empty((1 << max(_LEAST_PLACES_BITS, (2 * count).bit_length()), _PLACE_WORDS), np.int64)
+    known = int(
+        _library.number_texts(
+            _at(octets), _at(bounds), count, _at(ids), _at(firsts), _at(hashes), _at(places)
+        )
+    )
+    return ids, firsts[:known], hashes[:known]
 
 
 def _at(array: npt.NDArray[np.generic]) -> int:

@@ -23,6 +23,19 @@
 
 typedef const uint8_t *place;
 
+/* Eight octets as a number, the first one lowest. */
+static inline uint64_t word(place at)
+{
+    uint64_t octets;
+    memcpy(&octets, at, sizeof octets);
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    octets = __builtin_bswap64(octets);
+#endif
+    return octets;
+}
+
+#define WORD ((int64_t)sizeof(uint64_t))
+
 #define MAX_VARINT_BITS 70 /* ten bytes of seven bits */
 
 /* A zigzag varint at `at`: its value goes to `value`, and what follows it is returned; NULL
@@ -239,13 +252,6 @@ static uint32_t checksum_by_table(uint32_t crc, place at, place end)
 
 #if defined(__x86_64__)
 
-static inline uint64_t word(place at)
-{
-    uint64_t bits;
-    memcpy(&bits, at, 8);
-    return bits;
-}
-
 /* The instruction takes three cycles and a new one may begin in each, so three thirds of a
  * stretch are summed side by side. A third's sum is moved behind the others by multiplying
  * it with x^(8n-33) for n bytes; the instruction itself reduces the product. */
@@ -401,12 +407,12 @@ enum kind { TEXT = 1, NUMBER = 2, INTEGER = 3, BOOLEAN = 4 };
 
 #define MAX_DIGITS 18 /* so many always fit into 64 bits */
 
-/* One member of the objects: the text before its content, and where the content goes.
- * TEXT and NUMBER: to `octets`, which holds all values, and `bounds`, one more than values;
- * nowhere if both are NULL. INTEGER, between `least` and `most`: to `numbers`. BOOLEAN: to
- * `octets`, a byte each, or nowhere. */
+/* One member of the objects: the text before its content, with a word of anything behind it,
+ * and where the content goes. TEXT and NUMBER: to `octets`, which holds all values and a word
+ * more, and `bounds`, one more than values; nowhere if both are NULL. INTEGER, between `least`
+ * and `most`: to `numbers`. BOOLEAN: to `octets`, a byte each, or nowhere. */
 struct cell {
-    const char *before;
+    place before;
     int64_t before_length;
     int64_t kind;
     int64_t least, most;
@@ -415,23 +421,53 @@ struct cell {
     int32_t *bounds;
 };
 
-/* Behind `text` if it stands at `at`, else NULL. A word at a time: most are shorter than what a
- * call of memcmp costs. */
-static inline place literal(place at, place end, const char *text, int64_t length)
+#define EACH(octet) ((octet) * UINT64_C(0x0101010101010101))
+#define TOP_BITS EACH(0x80)
+
+/* Of marks in the top bits of a word's octets, how many octets lie before the first; 8 if there is none.
+ * The marks below are right up to the first of them, and may be wrong behind it: a carry. */
+static inline int64_t first_mark(uint64_t marks) { return marks ? __builtin_ctzll(marks) >> 3 : WORD; }
+
+static inline uint64_t marks_of_zeros(uint64_t octets) { return (octets - EACH(1)) & ~octets & TOP_BITS; }
+
+/* Behind the `length` octets of `text` if they stand at `at`, else NULL. `text` may be read a word
+ * beyond its end. */
+static inline place literal(place at, place end, place text, int64_t length)
 {
     if (end - at < length)
         return NULL;
-    for (; length >= 8; length -= 8, at += 8, text += 8) {
-        uint64_t here, wanted;
-        memcpy(&here, at, 8);
-        memcpy(&wanted, text, 8);
-        if (here != wanted)
+    for (; length >= WORD; length -= WORD, at += WORD, text += WORD)
+        if (word(at) != word(text))
             return NULL;
-    }
+    if (end - at >= WORD)
+        return (word(at) ^ word(text)) << 1 << (63 - 8 * length) ? NULL : at + length;
     for (; length > 0; length--, at++, text++)
-        if (*at != (uint8_t)*text)
+        if (*at != *text)
             return NULL;
     return at;
+}
+
+/* Up to the quote that ends a string in which every character stands for itself; copied to
+ * `out` on the way, and up to a word of anything behind it, unless that is NULL. */
+static inline place plain_text(place at, place end, uint8_t *out)
+{
+    for (; end - at >= WORD; at += WORD) {
+        uint64_t octets = word(at);
+        uint64_t control = (octets - EACH(' ')) & ~octets & TOP_BITS;
+        uint64_t marks = control | marks_of_zeros(octets ^ EACH('"')) | marks_of_zeros(octets ^ EACH('\\'));
+        if (out) {
+            memcpy(out, at, WORD);
+            out += WORD;
+        }
+        if (marks) {
+            at += first_mark(marks);
+            return *at == '"' ? at : NULL;
+        }
+    }
+    for (; at < end && *at != '"' && *at != '\\' && *at >= ' '; at++)
+        if (out)
+            *out++ = *at;
+    return at < end && *at == '"' ? at : NULL;
 }
 
 static inline int is_digit(place at, place end) { return at < end && (uint8_t)(*at - '0') < 10; }
@@ -441,16 +477,6 @@ static inline place digits(place at, place end)
     while (is_digit(at, end))
         at++;
     return at;
-}
-
-/* Up to the quote that ends a string in which every character stands for itself; copied to
- * `out` on the way, unless that is NULL. */
-static inline place plain_text(place at, place end, uint8_t *out)
-{
-    for (; at < end && *at != '"' && *at != '\\' && *at >= ' '; at++)
-        if (out)
-            *out++ = *at;
-    return at < end && *at == '"' ? at : NULL;
 }
 
 /* An integer as JSON writes it: a sign perhaps, and no zero in front. */
@@ -480,18 +506,41 @@ static place number(place at, place end)
     return at;
 }
 
-/* The integer that [at, end) is known to be; 0 if it has too many digits or is out of range. */
-static inline int in_range(const struct cell *cell, place at, place end, int64_t *value)
+/* Eight digits, 0 to 9 in an octet each, as the number they are: pairs, then fours, then all. */
+static inline int64_t eight_digits(uint64_t each)
 {
-    int negative = *at == '-';
+    uint64_t pairs = each * 10 + (each >> 8);
+    uint64_t low = (pairs & UINT64_C(0x000000ff000000ff)) * ((UINT64_C(1000000) << 32) + 100);
+    uint64_t high = (pairs >> 16 & UINT64_C(0x000000ff000000ff)) * ((UINT64_C(10000) << 32) + 1);
+    return (int64_t)((low + high) >> 32);
+}
+
+/* The value of an integer as JSON writes it; what follows it, or NULL if there is none or it has too
+ * many digits. A word of digits at a time. */
+static inline place integer_value(place at, place end, int64_t *value)
+{
+    static const int64_t powers[] = {1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000};
+    int negative = at < end && *at == '-';
     at += negative;
-    if (end - at > MAX_DIGITS)
-        return 0;
-    int64_t sum = 0;
-    for (; at < end; at++)
-        sum = sum * 10 + (*at - '0');
+    place first = at;
+    int64_t sum = 0, found = WORD;
+    while (found == WORD && end - at >= WORD) {
+        uint64_t each = word(at) ^ EACH('0');
+        found = first_mark((each | (each + EACH(0x80 - 10))) & TOP_BITS);
+        if (at - first + found > MAX_DIGITS)
+            return NULL;
+        if (found)
+            sum = sum * powers[found] + eight_digits(each << (64 - 8 * found));
+        at += found;
+    }
+    if (found == WORD)
+        for (; is_digit(at, end); at++) {
+            if (at - first >= MAX_DIGITS)
+                return NULL;
+            sum = sum * 10 + (*at - '0');
+        }
     *value = negative ? -sum : sum;
-    return *value >= cell->least && *value <= cell->most;
+    return at == first || (*first == '0' && at - first > 1) ? NULL : at;
 }
 
 /* Reads one content; what follows it, or NULL if it is not of the cell's kind. */
@@ -501,11 +550,11 @@ static inline place content(const struct cell *cell, int64_t row, place at, plac
     uint8_t *out = cell->bounds ? cell->octets + cell->bounds[row] : NULL;
     switch (cell->kind) {
     case INTEGER:
-        at = integer(at, end);
-        return at && in_range(cell, first, at, cell->numbers + row) ? at : NULL;
+        at = integer_value(at, end, cell->numbers + row);
+        return at && cell->numbers[row] >= cell->least && cell->numbers[row] <= cell->most ? at : NULL;
     case BOOLEAN:
-        yes = literal(at, end, "true", 4);
-        at = yes ? yes : literal(at, end, "false", 5);
+        yes = literal(at, end, (place) "true\0\0\0\0\0\0\0\0", 4);
+        at = yes ? yes : literal(at, end, (place) "false\0\0\0\0\0\0\0\0", 5);
         if (at && cell->octets)
             cell->octets[row] = yes != NULL;
         return at;
@@ -522,8 +571,8 @@ static inline place content(const struct cell *cell, int64_t row, place at, plac
     return at;
 }
 
-static int fits(const struct cell *cells, int64_t cell_count, const char *behind, int64_t behind_length,
-                int64_t row, place at, place end)
+static inline int fits(const struct cell *cells, int64_t cell_count, place behind, int64_t behind_length,
+                       int64_t row, place at, place end)
 {
     for (int64_t i = 0; i < cell_count; i++) {
         at = literal(at, end, cells[i].before, cells[i].before_length);
@@ -535,17 +584,104 @@ static int fits(const struct cell *cells, int64_t cell_count, const char *behind
     return literal(at, end, behind, behind_length) == end;
 }
 
-/* Reads `count` values, of which bounds[i] and bounds[i + 1] say where they lie: into the
- * cells, and into `fitting` whether it was an object of exactly these cells. Of one that was
- * not, the cells hold anything. */
-void read_objects(place data, int64_t count, const int32_t *bounds, const struct cell *cells,
-                  int64_t cell_count, const char *behind, int64_t behind_length, uint8_t *fitting)
+/* Reads `count` values, of which `starts` and `lengths` say where they lie (-1: a null, which
+ * never fits): into the cells, and into `fitting` whether it was an object of exactly these
+ * cells. Of one that was not, the cells hold anything. `behind` is followed by a word of anything. */
+void read_objects(place data, int64_t count, const int64_t *starts, const int64_t *lengths,
+                  const struct cell *cells, int64_t cell_count, place behind, int64_t behind_length,
+                  uint8_t *fitting)
 {
     for (int64_t row = 0; row < count; row++) {
+        place at = data + starts[row];
         for (int64_t i = 0; i < cell_count; i++)
             if (cells[i].bounds)
                 cells[i].bounds[row + 1] = cells[i].bounds[row];
-        fitting[row] = (uint8_t)fits(cells, cell_count, behind, behind_length, row, data + bounds[row],
-                                     data + bounds[row + 1]);
+        fitting[row] = lengths[row] >= 0 && fits(cells, cell_count, behind, behind_length, row, at, at + lengths[row]);
     }
+}
+
+/* --- texts ------------------------------------------------------------------------------- */
+
+/* A bijection of 64 bits in which every bit depends on every other. */
+static inline uint64_t mixed(uint64_t bits)
+{
+    const uint64_t odd = UINT64_C(0xd6e8feb86659fd93);
+    bits = (bits ^ bits >> 32) * odd;
+    bits = (bits ^ bits >> 32) * odd;
+    return bits ^ bits >> 32;
+}
+
+/* The hash that stored state is ordered by (`streams/operators/hashing.py` defines it): of the
+ * length, then of each word, the last one filled up with zeros. `at` may be read up to `limit`. */
+static inline uint64_t text_hash(place at, int64_t length, place limit)
+{
+    uint64_t hash = mixed((uint64_t)length);
+    for (; length > 0; length -= WORD, at += WORD) {
+        uint64_t octets = 0;
+        if (limit - at >= WORD)
+            octets = word(at);
+        else
+            for (int64_t i = 0; i < length; i++)
+                octets |= (uint64_t)at[i] << 8 * i;
+        if (length < WORD)
+            octets &= (UINT64_C(1) << 8 * length) - 1;
+        hash = mixed(hash * UINT64_C(0x9e3779b97f4a7c15) + octets);
+    }
+    return hash;
+}
+
+/* A text that has its number. */
+struct seen {
+    uint64_t hash;
+    int32_t length;
+    int32_t number; /* -1: a free place */
+};
+
+#define LEAST_PLACES 1024
+
+static inline uint64_t all_free(struct seen *places, uint64_t count)
+{
+    for (uint64_t i = 0; i < count; i++)
+        places[i].number = -1;
+    return count - 1;
+}
+
+/* Numbers `count` texts, equal ones alike, in the order in which they first occur: ids[i] is
+ * the number of text i, firsts[n] a text of number n, hashes[n] its hash. There is a power of two
+ * of places, more than twice `count` and at least LEAST_PLACES. Returns how many distinct ones
+ * there are. Among texts of one length that is a word or less, each has a hash of its own. */
+int64_t number_texts(place octets, const int32_t *bounds, int64_t count, int64_t *ids, int64_t *firsts,
+                     uint64_t *hashes, struct seen *places)
+{
+    place limit = octets + bounds[count];
+    uint64_t mask = all_free(places, LEAST_PLACES);
+    int64_t known = 0;
+    for (int64_t i = 0; i < count; i++) {
+        place text = octets + bounds[i];
+        int32_t length = bounds[i + 1] - bounds[i];
+        uint64_t hash = text_hash(text, length, limit), at = hash & mask;
+        for (; places[at].number >= 0; at = (at + 1) & mask)
+            if (places[at].hash == hash && places[at].length == length &&
+                (length <= WORD || !memcmp(octets + bounds[firsts[places[at].number]], text, (size_t)length)))
+                break;
+        if (places[at].number >= 0) {
+            ids[i] = places[at].number;
+            continue;
+        }
+        places[at] = (struct seen){hash, length, (int32_t)known};
+        firsts[known] = i;
+        hashes[known] = hash;
+        ids[i] = known++;
+        if ((uint64_t)known * 2 <= mask)
+            continue;
+        mask = all_free(places, (mask + 1) * 2); /* too many for so few places: all find another one */
+        for (int64_t each = 0; each < known; each++) {
+            at = hashes[each] & mask;
+            while (places[at].number >= 0)
+                at = (at + 1) & mask;
+            const int32_t *bound = bounds + firsts[each];
+            places[at] = (struct seen){hashes[each], bound[1] - bound[0], (int32_t)each};
+        }
+    }
+    return known;
 }

@@ -30,7 +30,8 @@ def library() -> ctypes.CDLL:
         "lay_out_batches": [POINTER, INT, POINTER, INT],
         "lay_out_headers": [POINTER, INT, POINTER, POINTER, POINTER, POINTER, INT],
         "gather": [POINTER, INT, POINTER, POINTER, POINTER, POINTER],
-        "read_objects": [POINTER, INT, POINTER, POINTER, INT, ctypes.c_char_p, INT, POINTER],
+        "read_objects": [POINTER, INT, POINTER, POINTER, POINTER, INT, ctypes.c_char_p, INT, POINTER],
+        "number_texts": [POINTER, POINTER, INT, POINTER, POINTER, POINTER, POINTER],
     }
     for name, arguments in takes.items():
         function = getattr(loaded, name)

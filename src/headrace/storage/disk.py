@@ -162,7 +162,7 @@ def sync(disk: Disk, fd: int, directory: Path | None = None) -> None:
 
 def write_all(disk: Disk, fd: int, buffers: Sequence[Readable], position: int) -> int:
     """Writes every byte, however few the kernel takes at a time; the position after the last."""
-    for group, left in _groups(buffers):
+    for group, left in _groups(buffers) if len(buffers) != 1 else [(buffers, len(buffers[0]))]:
         while left:
             written = disk.pwritev(fd, group, position)
             if written <= 0:

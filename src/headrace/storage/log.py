@@ -95,7 +95,10 @@ class PartitionLog:
     @property
     def last_stable_offset(self) -> int:
         """Every transaction with a record below is decided; readers of committed records end here."""
-        return max(self.start_offset, min(self._writer.producers.last_stable_offset, self.high_watermark))
+        writer, start = self._writer, self.start_offset
+        stable, synced = writer.producers.last_stable_offset, writer.next_offset
+        stable = stable if stable < synced else synced
+        return stable if stable > start else start
 
     def aborted(self, start: int, end: int) -> list[AbortedTransaction]:
         """Aborted transactions with a record that a reader of `start` to `end` (exclusive) may meet."""

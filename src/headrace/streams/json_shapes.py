@@ -29,6 +29,7 @@ import pyarrow.compute as pc
 
 from headrace.kernels import arrays as kernels
 from headrace.kernels.arrays import Contents, Kind
+from headrace.records.columns import Places
 
 __all__ = ["Shape", "can_be_shaped"]
 
@@ -111,9 +112,9 @@ class Shape:
         return cls(tuple(members), value[told:])
 
     def read(
-        self, values: pa.Array, fields: pa.Schema
+        self, values: Places, fields: pa.Schema
     ) -> tuple[npt.NDArray[np.bool_], tuple[pa.Array, ...]] | None:
-        """Which values are of this shape, and of those a column for each field. No value may be null.
+        """Which values are of this shape, and of those a column for each field.
 
         None if values of this shape are not of the fields' types, or one cannot be converted.
         """
@@ -121,12 +122,9 @@ class Shape:
         cells = [member.cell(types.get(member.key)) for member in self.members]
         if any(cell is None for cell in cells):
             return None
-        _, bounds, content = values.buffers()
+        wanted = [cell for cell in cells if cell is not None]
         fitting, found = kernels.read_objects(
-            np.frombuffer(content, np.uint8) if content else np.zeros(0, np.uint8),
-            np.frombuffer(bounds, np.int32, len(values) + 1, values.offset * 4),
-            [cell for cell in cells if cell is not None],
-            self.behind,
+            values.octets, values.starts, values.lengths, wanted, self.behind
         )
         rows = int(np.count_nonzero(fitting))
         kept = None if rows == len(values) else pa.array(fitting)

@@ -30,6 +30,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from headrace.errors import ConfigError
+from headrace.records.columns import Places
 from headrace.streams.json_shapes import Shape, can_be_shaped
 
 __all__ = ["Parsed", "check_fields", "parse_json"]
@@ -65,20 +66,21 @@ def check_fields(fields: pa.Schema) -> None:
             ) from None
 
 
-def parse_json(values: pa.Array, fields: pa.Schema) -> Parsed:
+def parse_json(values: Places, fields: pa.Schema) -> Parsed:
     """The fields of every value, in order; null where a value is null, lacks the field or is bad.
 
     Fields that the schema does not name are ignored. A value of another type than
     declared makes the whole value bad: nothing is guessed.
     """
-    values = values.fill_null(b"{}")
     pieces = list(_pieces(values, fields))
+    if len(pieces) == 1:
+        return Parsed(pieces[0].columns, pieces[0].reasons)
     columns = tuple(
         pa.concat_arrays([piece.columns[at] for piece in pieces]) if pieces else pa.nulls(0, field.type)
         for at, field in enumerate(fields)
     )
     reasons = pa.concat_arrays([piece.reasons for piece in pieces] or [pa.nulls(0, pa.string())])
-    if len(pieces) < 2:
+    if not pieces:
         return Parsed(columns, reasons)
     order = pa.array(np.argsort(np.concatenate([piece.rows for piece in pieces])))
     return Parsed(tuple(column.take(order) for column in columns), reasons.take(order))
@@ -93,7 +95,7 @@ class _Piece:
     reasons: pa.Array
 
 
-def _pieces(values: pa.Array, fields: pa.Schema) -> Iterator[_Piece]:
+def _pieces(values: Places, fields: pa.Schema) -> Iterator[_Piece]:
     """The values of a few shapes first, then the rest; together, each value once."""
     rows = np.arange(len(values))
     for _ in range(_MAX_SHAPES if can_be_shaped(fields) else 0):
@@ -110,18 +112,18 @@ def _pieces(values: pa.Array, fields: pa.Schema) -> Iterator[_Piece]:
         yield _Piece(rows[alike], columns, pa.nulls(found, pa.string()))
         if found == len(values):
             return
-        values, rows = values.filter(pa.array(~alike)), rows[~alike]
+        values, rows = values.at(~alike), rows[~alike]
     if len(values):
-        parts = _parse_halving(values, fields)
+        parts = _parse_halving(values.column().fill_null(b"{}"), fields)
         structs = pa.concat_arrays([struct for struct, _ in parts])
         reasons = pa.concat_arrays([reason for _, reason in parts])
         yield _Piece(rows, tuple(structs.flatten()), reasons)
 
 
-def _shape(values: pa.Array) -> Shape | None:
-    """The shape of the first, the middle or the last value: one of them may hold a null, or be bad."""
+def _shape(values: Places) -> Shape | None:
+    """The shape of the first, the middle or the last value: one of them may be or hold a null, or be bad."""
     for at in (0, len(values) // 2, len(values) - 1):
-        shape = Shape.of(values[at].as_py())
+        shape = Shape.of(values[at] or b"")
         if shape is not None:
             return shape
     return None

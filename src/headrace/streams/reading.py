@@ -4,13 +4,13 @@ from collections.abc import Iterator, Mapping
 
 from headrace.client import LATEST, OffsetsGone, RawFetcher
 from headrace.errors import ConfigError, RequestError
-from headrace.records.columns import decode_columns
+from headrace.records.columns import lay_out
 from headrace.streams.event_time import Mark, PartitionTime
 from headrace.streams.feed_positions import FeedRange
 from headrace.streams.options import FeedOptions
 from headrace.streams.probes import start_position
 from headrace.streams.spec import PROCESSING_TIME, StreamSpec
-from headrace.streams.stamping import DECODED, Stamped, Stamper
+from headrace.streams.stamping import Stamped, Stamper
 from headrace.streams.starts import parse_start
 
 __all__ = ["RangeReading", "read_stamped"]
@@ -33,8 +33,8 @@ class RangeReading:
     def __iter__(self) -> Iterator[Stamped]:
         span = self._span
         for run in self._runs():
-            records = decode_columns(run, start_offset=span.start, end_offset=span.end, columns=DECODED)
-            if records.num_rows:
+            records = lay_out(run, start_offset=span.start, end_offset=span.end)
+            if len(records):
                 stamped = self._stamper.stamp(records)
                 self._records += stamped.records
                 self._rows += stamped.rows.num_rows

@@ -21,7 +21,7 @@ from pyspark.sql.types import (
 )
 
 from headrace.errors import ConfigError, RequestError
-from headrace.records.columns import decode_columns
+from headrace.records.columns import Records, lay_out
 from headrace.streams.json_values import Parsed, check_fields, parse_json
 from headrace.streams.positions import Range
 
@@ -58,8 +58,7 @@ class RowReader:
         self._fields = pa.schema([field for field in self._schema if field.name not in ABOUT])
         if len(self._fields):
             check_fields(self._fields)
-        wanted = {_DECODED[name] for name in self._schema.names if name in _DECODED}
-        self._decoded = {"offset"} | wanted | ({"value"} if len(self._fields) else set())
+        self._decoded = {name: column for name, column in _DECODED.items() if name in self._schema.names}
 
     def read(self, run: memoryview, span: Range) -> pa.RecordBatch:
         """The rows of the records in `run` that lie in the range.
@@ -67,30 +66,30 @@ class RowReader:
         A value that is not JSON of the schema gives a row of nulls with the reason in
         `_corrupt`; without that column it raises RequestError, since it would be lost.
         """
-        records = decode_columns(run, start_offset=span.start, end_offset=span.end, columns=self._decoded)
+        records = lay_out(run, start_offset=span.start, end_offset=span.end)
         parsed = self._parse(records, span)
         found = self._about(records, span, parsed)
         found |= dict(zip(self._fields.names, parsed.columns, strict=True))
         columns = [found[field.name].cast(field.type) for field in self._schema]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
-    def _parse(self, records: pa.RecordBatch, span: Range) -> Parsed:
+    def _parse(self, records: Records, span: Range) -> Parsed:
         if not len(self._fields):
-            return Parsed((), pa.nulls(records.num_rows, pa.string()))
-        parsed = parse_json(records["value"], self._fields)
+            return Parsed((), pa.nulls(len(records), pa.string()))
+        parsed = parse_json(records.values, self._fields)
         if parsed.bad_count and CORRUPT not in self._schema.names:
             row = next(row for row, reason in enumerate(parsed.reasons) if reason.is_valid)
             raise RequestError(
-                f"{span.topic}-{span.partition}: the value at offset {records['offset'][row]} is not JSON of "
+                f"{span.topic}-{span.partition}: the value at offset {records.offsets[row]} is not JSON of "
                 f"the schema: {parsed.reasons[row]} Add the column `{CORRUPT} string` to the schema to keep "
                 "such records as rows and go on"
             )
         return parsed
 
-    def _about(self, records: pa.RecordBatch, span: Range, parsed: Parsed) -> dict[str, pa.Array]:
-        count = records.num_rows
-        found = {name: records[column] for name, column in _DECODED.items() if column in self._decoded}
-        found["_offset"] = records["offset"]
+    def _about(self, records: Records, span: Range, parsed: Parsed) -> dict[str, pa.Array]:
+        count = len(records)
+        found = {name: records.column(column) for name, column in self._decoded.items()}
+        found["_offset"] = records.column("offset")
         found["_topic"] = pa.repeat(pa.scalar(span.topic), count)
         found["_partition"] = pa.repeat(pa.scalar(span.partition, pa.int32()), count)
         found[CORRUPT] = parsed.reasons

@@ -16,17 +16,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.client.watermarks import WATERMARK_HEADER, parse_watermark
+from headrace.records.columns import COLUMNS, Places, Records
 from headrace.streams.event_time import PartitionTime, row_watermarks
 from headrace.streams.json_values import Parsed, parse_json
 from headrace.streams.redriven import repetitions
 from headrace.streams.spec import PROCESSING_TIME, StreamSpec, rows_schema, value_fields
 
-__all__ = ["DEAD_SCHEMA", "DECODED", "Stamped", "Stamper"]
+__all__ = ["DEAD_SCHEMA", "Stamped", "Stamper"]
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
-DECODED: Final = ("offset", "timestamp", "key", "value", "headers")
 DEAD_SCHEMA: Final = pa.schema(
     [
         ("partition", pa.int32()),
@@ -48,14 +48,14 @@ _DAY_US = 86_400_000_000
 class Stamped:
     """The rows of a run of records, and what did not become one.
 
-    `keys` and `values` are those of the records behind `rows`, as bytes, for whoever
+    `keys` and `values` are those of the records behind `rows`, in place, for whoever
     has to send one on. `records` counts all: rows, dead letters, declarations and
     repetitions.
     """
 
     rows: pa.RecordBatch
-    keys: pa.Array
-    values: pa.Array
+    keys: Places
+    values: Places
     dead: pa.Table | None
     records: int
     repeated: int = 0
@@ -82,32 +82,34 @@ class Stamper:
         self._fields = value_fields(spec)
         self._schema = rows_schema(spec)
 
-    def stamp(self, records: pa.RecordBatch) -> Stamped:
-        """The rows of these records, which hold the columns DECODED and follow those stamped before."""
-        parsed = self._parse(records["value"])
-        appended, absurd = _microseconds(records["timestamp"])
+    def stamp(self, records: Records) -> Stamped:
+        """The rows of these records, which follow those stamped before."""
+        parsed = self._parse(records.values)
+        appended, absurd = _scaled(records.timestamps, 1000)
         times, faults = self._event_times(parsed, appended)
         bad = _first_reasons([(absurd, "the record's timestamp is out of range"), *faults], parsed.reasons)
-        declared = dict(_declarations(records["headers"]))
+        headers = records.column("headers") if records.has_headers else None
+        declared = {} if headers is None else dict(_declarations(headers))
         bad = {row: reason for row, reason in bad.items() if row not in declared}
         bad |= self._refused(declared, appended)
         moved = {
             row: watermark for row, watermark in declared.items() if watermark is not None and row not in bad
         }
-        sent_again = repetitions(records["headers"], self._spec, self._partition)
+        sent_again = () if headers is None else repetitions(headers, self._spec, self._partition)
         repeated = set(sent_again) - bad.keys() - declared.keys()
-        kept = _kept(records.num_rows, bad.keys() | declared.keys() | repeated)
+        kept = _kept(len(records), bad.keys() | declared.keys() | repeated)
         rows = self._rows(records, parsed, appended, times, kept, moved)
+        keys, values = records.keys, records.values
         return Stamped(
             rows,
-            _at(records["key"], kept),
-            _at(records["value"], kept),
+            keys if kept is None else keys.at(kept),
+            values if kept is None else values.at(kept),
             self._dead(records, bad),
-            records.num_rows,
+            len(records),
             len(repeated),
         )
 
-    def _parse(self, values: pa.Array) -> Parsed:
+    def _parse(self, values: Places) -> Parsed:
         if len(self._fields):
             return parse_json(values, self._fields)
         return Parsed((), pa.nulls(len(values), pa.string()))
@@ -152,7 +154,7 @@ class Stamper:
 
     def _rows(
         self,
-        records: pa.RecordBatch,
+        records: Records,
         parsed: Parsed,
         appended: Ints,
         times: Ints,
@@ -174,21 +176,23 @@ class Stamper:
         }
         given = {"_offset": "offset", "_key": "key", "_value": "value", "_headers": "headers"}
         found |= {
-            name: _at(records[column], kept) for name, column in given.items() if name in self._schema.names
+            name: _at(records.column(column), kept)
+            for name, column in given.items()
+            if name in self._schema.names
         }
         found |= {
             field.name: _at(column, kept) for field, column in zip(self._fields, parsed.columns, strict=True)
         }
         return pa.RecordBatch.from_arrays([found[name] for name in self._schema.names], schema=self._schema)
 
-    def _dead(self, records: pa.RecordBatch, bad: Mapping[int, str]) -> pa.Table | None:
+    def _dead(self, records: Records, bad: Mapping[int, str]) -> pa.Table | None:
         if not bad:
             return None
         rows = sorted(bad)
-        taken = records.take(pa.array(rows, pa.int64()))
+        taken = records.at(np.array(rows)).columns()
         columns = {
             "partition": pa.repeat(pa.scalar(self._partition, pa.int32()), len(rows)),
-            **{name: taken[name] for name in DECODED},
+            **{name: taken[name] for name in COLUMNS},
             "reason": pa.array([bad[row] for row in rows], pa.string()),
         }
         return pa.table([columns[name] for name in DEAD_SCHEMA.names], schema=DEAD_SCHEMA)
@@ -234,7 +238,11 @@ def _microseconds(column: pa.Array) -> tuple[Ints, Bools | None]:
     whole = whole.view(pa.int64()) if pa.types.is_timestamp(kind) else whole.cast(pa.int64())
     if column.null_count:
         whole = whole.fill_null(0)
-    numbers: Ints = whole.to_numpy()
+    return _scaled(whole.to_numpy(), unit, unfit)
+
+
+def _scaled(numbers: Ints, unit: int, unfit: Bools | None = None) -> tuple[Ints, Bools | None]:
+    """Times of that many microseconds as microseconds; 0 where out of range, which is unfit too."""
     outside = _out_of_range(numbers, unit)
     if outside is not None:
         unfit = outside if unfit is None else unfit | outside

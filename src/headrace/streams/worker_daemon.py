@@ -16,11 +16,9 @@ __all__: list[str] = []
 _NEEDED = (
     "pandas",
     "pyspark.sql.pandas.serializers",
-    "pyspark.sql.streaming.stateful_processor_util",
     "pyspark.worker",
     "headrace.streams.engine.packers",
     "headrace.streams.engine.stage",
-    "headrace.streams.engine.stage_work",
     "headrace.streams.feed",
     "headrace.streams.reading",
 )

@@ -11,6 +11,8 @@ from headrace.app.collecting import BatchOutput
 from headrace.app.plans import PlannedStream
 from headrace.app.sink import StreamSink
 from headrace.errors import ConfigError
+from headrace.records import Record, encode_batch, stamp
+from headrace.records.columns import lay_out
 from headrace.streams.engine.bucket import BucketBatch, advance_bucket, batch_summary
 from headrace.streams.engine.bucket_log import BucketCopy
 from headrace.streams.engine.heartbeats import heartbeat_of
@@ -26,7 +28,7 @@ from headrace.streams.feed_positions import (
 )
 from headrace.streams.positions import Position
 from headrace.streams.spec import PROCESSING_TIME
-from headrace.streams.stamping import DEAD_SCHEMA, DECODED, Stamped, Stamper
+from headrace.streams.stamping import Stamped, Stamper
 from headrace.views import OutputRecord, ViewStore
 
 if TYPE_CHECKING:
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
 
 __all__ = ["RecordList", "StreamRun"]
 
-_DECODED_SCHEMA = pa.schema([DEAD_SCHEMA.field(name) for name in DECODED])
 _TOPIC_ID, _RUN = UUID(int=1), "test"
 
 
@@ -69,7 +70,7 @@ class StreamRun:
         self._plan = planned.plan(1)
         self._spark = spark
         self._heartbeat = heartbeat_of(self._plan)
-        self._log: dict[int, list[dict[str, Any]]] = {each: [] for each in range(planned.stream.partitions)}
+        self._log: dict[int, list[Record]] = {each: [] for each in range(planned.stream.partitions)}
         self._position = FeedPosition.first(self._end(), _RUN)
         self._times: dict[int, PartitionTime] = dict(self._position.times)
         self._meter = SilenceMeter()
@@ -110,13 +111,13 @@ class StreamRun:
             )
         records = self._log[partition]
         records.append(
-            {
-                "offset": len(records),
-                "timestamp": moment_us // 1000,
-                "key": key.encode() if isinstance(key, str) else key,
-                "value": json.dumps(value).encode() if isinstance(value, Mapping) else value,
-                "headers": [{"key": name, "value": each} for name, each in headers],
-            }
+            Record(
+                len(records),
+                moment_us // 1000,
+                key.encode() if isinstance(key, str) else key,
+                json.dumps(value).encode() if isinstance(value, Mapping) else value,
+                headers,
+            )
         )
 
     def step(self, now_us: int) -> None:
@@ -168,10 +169,18 @@ class StreamRun:
     def _packed(self, position: FeedPosition, packer: FusedPacker | RowPacker) -> Iterator[pa.RecordBatch]:
         for span in feed_ranges(position):
             stamper = Stamper(self._spec, span.partition, span.time, now_us=span.now_us)
-            records = self._log[span.partition][span.start : span.end]
-            stamped = stamper.stamp(pa.RecordBatch.from_pylist(records, _DECODED_SCHEMA))
+            stamped = stamper.stamp(lay_out(self._batch(span)))
             yield from packer.pack(stamped)
             yield from packer.finish(self._mark(span, stamper.time, stamped))
+
+    def _batch(self, span: FeedRange) -> bytes | bytearray:
+        """The range as the log has it."""
+        records = self._log[span.partition][span.start : span.end]
+        if not records:
+            return b""
+        batch = encode_batch(records)
+        stamp(batch, 0, span.start, 0)
+        return batch
 
     def _projected(self, rows: pa.Table) -> pa.Table:
         """What Spark makes of the rows."""

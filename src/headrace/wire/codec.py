@@ -6,7 +6,9 @@ from functools import cache
 from itertools import groupby
 from typing import Any
 
+from headrace.wire import hot
 from headrace.wire.schemas import MESSAGES, Field
+from headrace.wire.shapes import inside, shape
 from headrace.wire.values import (
     FIXED,
     FORMS,
@@ -25,7 +27,10 @@ from headrace.wire.values import (
     write_uvarint,
 )
 
-__all__ = ["REQUEST", "RESPONSE", "decoder", "encoder", "is_flexible", "read_tags"]
+__all__ = [
+    *("REQUEST", "RESPONSE", "decoder", "encoder", "general_decoder", "general_encoder"),
+    *("is_flexible", "read_tags"),
+]
 
 REQUEST, RESPONSE = "request", "response"
 
@@ -49,27 +54,35 @@ def _message(api_key: int, version: int, kind: str) -> Codec:
 
 def decoder(api_key: int, version: int, kind: str) -> Reader:
     """Reads one message from a cursor; raises MalformedError on anything that does not fit."""
-    return checked(_message(api_key, version, kind).read)
+    read = general_decoder(api_key, version, kind)
+    read_hot = hot.reader_of(api_key, version) if kind == REQUEST else None
+    if read_hot is None:
+        return read
+    return lambda cursor: read_hot(cursor) or read(cursor)
 
 
 def encoder(api_key: int, version: int, kind: str) -> Writer:
     """Appends one message, given as a dict of the fields that differ from their defaults."""
+    write = general_encoder(api_key, version, kind)
+    write_hot = hot.writer_of(api_key, version) if kind == RESPONSE else None
+    if write_hot is None:
+        return write
+
+    def write_either(out: Frame, fields: Mapping[str, Any]) -> None:
+        if not write_hot(out, fields):
+            write(out, fields)
+
+    return write_either
+
+
+def general_decoder(api_key: int, version: int, kind: str) -> Reader:
+    """The decoder of any message, by its schema."""
+    return checked(_message(api_key, version, kind).read)
+
+
+def general_encoder(api_key: int, version: int, kind: str) -> Writer:
+    """The encoder of any message, by its schema."""
     return _message(api_key, version, kind).write
-
-
-# --- one shape for all versions ---------------------------------------------------------------
-
-
-@cache
-def _shape(path: tuple[Any, ...], fields: tuple[Field, ...]) -> type[Fields]:
-    """A `Fields` class whose class attributes are the defaults of all versions' fields.
-
-    A decoded body thus has every field that any version has, and handlers are
-    written once.
-    """
-    name = "".join(word.title() for word in str(path[-1]).split("_"))
-    defaults = {field.name: field.default for field in fields}
-    return type(name, (Fields,), {**defaults, "known": frozenset(defaults)})
 
 
 # --- structures -------------------------------------------------------------------------------
@@ -79,24 +92,19 @@ def _structure(
     path: tuple[Any, ...], fields: tuple[Field, ...], family: tuple[Field, ...], version: int, flexible: bool
 ) -> Codec:
     """The codec of one version's fields; its shape has those of the whole family, all versions' fields."""
-    shape = _shape(path, family)
+    kind = shape(path, family)
     present = [
-        (field, _field((*path, field.name), field, _inside(family, field.name), version, flexible))
+        (field, _field((*path, field.name), field, inside(family, field.name), version, flexible))
         for field in fields
         if field.first <= version <= field.last
     ]
     plain = [(field, codec) for field, codec in present if field.tag is None]
     tagged = {field.tag: (field, codec) for field, codec in present if field.tag is not None}
     return Codec(
-        _structure_reader(shape, plain, tagged, flexible),
-        _structure_writer(shape, plain, tagged, flexible),
+        _structure_reader(kind, plain, tagged, flexible),
+        _structure_writer(kind, plain, tagged, flexible),
         sum(codec.least_bytes for _, codec in plain) + flexible,
     )
-
-
-def _inside(family: tuple[Field, ...], name: str) -> tuple[Field, ...]:
-    """The fields of a structure in all versions, also those in which it is spelt otherwise."""
-    return tuple(inner for twin in family if twin.name == name for inner in twin.of)
 
 
 def _field(
@@ -148,13 +156,13 @@ def _runs(plain: list[tuple[Field, Codec]]) -> Iterator[tuple[struct.Struct | No
 
 
 def _structure_reader(
-    shape: type[Fields], plain: list[tuple[Field, Codec]], tagged: Tagged, flexible: bool
+    kind: type[Fields], plain: list[tuple[Field, Codec]], tagged: Tagged, flexible: bool
 ) -> Reader:
     steps = [
         _run_reader(form, fields) if form is not None else _field_reader(fields[0].name, codec.read)
         for form, fields, codec in _runs(plain)
     ]
-    new = shape.__new__
+    new = kind.__new__
 
     def read(cursor: Cursor) -> Fields:
         values: dict[str, Any] = {}
@@ -166,7 +174,7 @@ def _structure_reader(
                 read_tags(cursor, tagged, values)
             else:  # no tagged fields, as almost always
                 cursor.position = position + 1
-        fields = new(shape)
+        fields = new(kind)
         fields.__dict__ = values
         return fields
 
@@ -210,18 +218,18 @@ def read_tags(cursor: Cursor, tagged: Tagged, values: dict[str, Any]) -> None:
 
 
 def _structure_writer(
-    shape: type[Fields], plain: list[tuple[Field, Codec]], tagged: Tagged, flexible: bool
+    kind: type[Fields], plain: list[tuple[Field, Codec]], tagged: Tagged, flexible: bool
 ) -> Writer:
     steps = [
         _run_writer(form, fields) if form is not None else _field_writer(fields[0], codec.write)
         for form, fields, codec in _runs(plain)
     ]
-    known: frozenset[str] = shape.known  # type: ignore[attr-defined]
+    known: frozenset[str] = kind.known  # type: ignore[attr-defined]
     tagged_names = frozenset(field.name for field, _ in tagged.values())
 
     def write(out: Frame, values: Mapping[str, Any]) -> None:
         if not values.keys() <= known:
-            raise TypeError(f"{shape.__name__} has no field {', '.join(sorted(values.keys() - known))}")
+            raise TypeError(f"{kind.__name__} has no field {', '.join(sorted(values.keys() - known))}")
         for step in steps:
             step(out, values)
         if flexible:

@@ -1,24 +1,25 @@
 """Requests and responses as whole frames, with their headers."""
 
-import dataclasses
-from collections.abc import Mapping
+import struct
+from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from headrace.wire.apis import Api, name_of
 from headrace.wire.codec import REQUEST, RESPONSE, decoder, encoder, is_flexible, read_tags
-from headrace.wire.values import FIXED, Cursor, Fields, Frame, Reader, blob, checked
+from headrace.wire.values import FIXED, Cursor, Fields, Frame, Reader, Writer, blob, checked
 
 __all__ = ["Request", "decode_request", "encode_request", "encode_response", "response_body_reader"]
 
+_SIZE_AND_ID = struct.Struct(">ii")
+_ID_AND_LENGTH = struct.Struct(">ih")
 _read_int16, _write_int16, _ = FIXED["int16"]
 _read_int32, _write_int32, _ = FIXED["int32"]
 # In every version, lest a broker that does not know the version cannot read the header.
-_read_client_id, _write_client_id = blob("string", False, True)
+_write_client_id = blob("string", False, True)[1]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(NamedTuple):
     """One request as it came: whose, which API and version, and its decoded body."""
 
     api_key: int
@@ -57,45 +58,59 @@ def decode_request(
     a Metadata request for all topics.
     """
     cursor = Cursor(frame)
-    read_header = _read_flexible_header if is_flexible(api_key, version, REQUEST) else _read_plain_header
+    read_header, read_body = _request_decoder(api_key, version)
     correlation_id, client_id = read_header(cursor)
+    body = read_body(cursor)
     return Request(
-        api_key=api_key,
-        api_version=version,
-        correlation_id=correlation_id,
-        client_id=client_id,
-        body=_body_decoder(api_key, version, REQUEST)(cursor),
-        client_host=client_host,
-        local_address=local_address,
+        *(api_key, version, correlation_id, client_id, body, client_host, local_address),
         session=session,
         connection=connection,
     )
 
 
-@checked
-def _read_plain_header(cursor: Cursor) -> tuple[int, str | None]:
+@cache
+def _request_decoder(api_key: int, version: int) -> tuple[Callable[[Cursor], tuple[int, str | None]], Reader]:
+    """What reads a request's header, and what reads its body."""
+    flexible = is_flexible(api_key, version, REQUEST)
+    return _read_flexible_header if flexible else _read_plain_header, decoder(api_key, version, REQUEST)
+
+
+def _read_plain(cursor: Cursor) -> tuple[int, str | None]:
     """Correlation id and client id, which follow API key and version."""
-    cursor.position = 4
-    return _read_int32(cursor), _read_client_id(cursor)
+    correlation_id, length = _ID_AND_LENGTH.unpack_from(cursor.buffer, 4)
+    cursor.position = 4 + _ID_AND_LENGTH.size
+    return correlation_id, None if length == -1 else cursor.take(length).decode()
 
 
-@checked
-def _read_flexible_header(cursor: Cursor) -> tuple[int, str | None]:
-    correlation_id, client_id = _read_plain_header(cursor)
-    read_tags(cursor, {}, {})
-    return correlation_id, client_id
+def _read_flexible(cursor: Cursor) -> tuple[int, str | None]:
+    found = _read_plain(cursor)
+    if cursor.buffer[cursor.position]:
+        read_tags(cursor, {}, {})
+    else:
+        cursor.position += 1
+    return found
+
+
+_read_plain_header, _read_flexible_header = checked(_read_plain), checked(_read_flexible)
 
 
 def encode_response(api_key: int, version: int, correlation_id: int, fields: Mapping[str, Any]) -> Frame:
     """A whole response frame, its length included."""
-    out = Frame(4)
-    _write_int32(out, correlation_id)
-    if _response_header_is_flexible(api_key, version):
-        out.append(0)
-    _body_encoder(api_key, version, RESPONSE)(out, fields)
-    size = len(out) - 4 + sum(deferred.size_bytes for _, deferred in out.deferred)
-    out[:4] = size.to_bytes(4, "big")
+    header_bytes, write_body = _response_encoder(api_key, version)
+    out = Frame(header_bytes)  # zeros: no size yet, no correlation id, no tagged fields
+    write_body(out, fields)
+    size = len(out) - 4
+    for _, deferred in out.deferred:
+        size += deferred.size_bytes
+    _SIZE_AND_ID.pack_into(out, 0, size, correlation_id)
     return out
+
+
+@cache
+def _response_encoder(api_key: int, version: int) -> tuple[int, Writer]:
+    """The bytes of an answer's size and header, and what writes its body."""
+    flexible = _response_header_is_flexible(api_key, version)
+    return _SIZE_AND_ID.size + flexible, encoder(api_key, version, RESPONSE)
 
 
 def _response_header_is_flexible(api_key: int, version: int) -> bool:

@@ -117,7 +117,12 @@ class FrameAssembler:
     def received(self, count: int) -> None:
         """Takes `count` bytes that were written into `buffer()`; raises MalformedError."""
         if self._large is None:
-            self._assemble(self._leftover + bytes(self._scratch[:count]))
+            scratch = self._scratch
+            if count - 4 == int.from_bytes(scratch[:4], "big") <= SMALL_FRAME_BYTES and not self._leftover:
+                self._check(count - 4)  # one small frame and nothing else, as nearly always
+                self._emit(bytearray(scratch[4:count]))
+            else:
+                self._assemble(self._leftover + bytes(scratch[:count]))
             return
         self._received += count
         self._go_on()

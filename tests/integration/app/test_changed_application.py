@@ -77,6 +77,14 @@ def test_what_becomes_of_a_checkpoint_when_the_application_changes(spark, our_lo
     require_equal(spark, changed, our_log, store)
     assert len(rows(store)) > len(before)
 
+    # Needs a rebuild as well: a checkpoint of a version that kept its state otherwise.
+    manifest = json.loads(manifest_of(data, topic).read_text())
+    manifest_of(data, topic).write_text(json.dumps({**manifest, "format": manifest["format"] - 1}))
+    with pytest.raises(ConfigError, match=r"(?s)kept by an older version \(format 1, now 2\).*--rebuild"):
+        catch_up(changed, our_log, data)
+    catch_up(changed, our_log, data, rebuild=True)
+    require_equal(spark, changed, our_log, store)
+
     # Refused: a newer version's manifest, even where a rebuild was asked for.
     manifest = json.loads(manifest_of(data, topic).read_text())
     manifest_of(data, topic).write_text(json.dumps({**manifest, "format": manifest["format"] + 1}))

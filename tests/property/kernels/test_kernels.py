@@ -8,6 +8,7 @@ import mmap
 import re
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from crc32c import crc32c
 from hypothesis import given, settings
@@ -18,6 +19,7 @@ from headrace.kernels import arrays as kernels
 from headrace.kernels.arrays import Cell, Kind
 from headrace.kernels.batches import MISPLACED, WRONG_SUM, Walk, sum_bytes, walk_batches
 from headrace.records import HEADER_BYTES, Record, columns, encode_batch, read_header, stamp
+from headrace.streams.operators.hashing import hash_columns
 
 NO_ACCESS = 0
 PAGES = 16
@@ -334,7 +336,14 @@ def objects(draw):
             texts[draw(st.integers(0, len(texts) - 1))] = draw(st.sampled_from(UNUSUAL))
         value = b"".join(cell.before + text for cell, text in zip(cells, texts, strict=True)) + behind
         values.append(value[: draw(st.just(len(value)) | st.integers(0, len(value)))])
-    return cells, behind, values
+    return cells, behind, draw(st.just(values) | st.just([None, *values]))
+
+
+def placed(values):
+    """The values one behind the other, where each begins, and its length."""
+    lengths = [-1 if value is None else len(value) for value in values]
+    starts = np.cumsum([0, *(max(length, 0) for length in lengths)])[: len(values)]
+    return guarded(b"".join(value or b"" for value in values)), starts, np.array(lengths, np.int64)
 
 
 def expected_contents(cells, behind, value):
@@ -353,9 +362,8 @@ def expected_contents(cells, behind, value):
 @given(objects())
 def test_objects_are_those_of_the_grammar_and_hold_what_it_says(given_objects):
     cells, behind, values = given_objects
-    bounds = np.cumsum([0, *map(len, values)]).astype(np.int32)
-    fitting, found = kernels.read_objects(guarded(b"".join(values)), bounds, cells, behind)
-    expected = [expected_contents(cells, behind, value) for value in values]
+    fitting, found = kernels.read_objects(*placed(values), cells, behind)
+    expected = [None if value is None else expected_contents(cells, behind, value) for value in values]
     assert fitting.tolist() == [each is not None for each in expected]
     for number, (cell, room) in enumerate(zip(cells, found, strict=True)):
         for row, texts in enumerate(expected):
@@ -376,15 +384,39 @@ def test_no_byte_but_a_digit_is_taken_for_one_at_any_place():
     for at in range(1, len(digits)):
         others = [bytes([byte]) for byte in range(256) if byte not in b"0123456789"]
         values = [digits[:at] + other + digits[at + 1 :] for other in others]
-        bounds = np.arange(len(values) + 1, dtype=np.int32) * len(digits)
-        fitting, _ = kernels.read_objects(guarded(b"".join(values)), bounds, cells, b"")
+        fitting, _ = kernels.read_objects(*placed(values), cells, b"")
         assert not fitting.any(), at
+
+
+def test_integers_of_any_length_are_what_they_say_wherever_they_end():
+    cell = [Cell(b"", Kind.INTEGER, True, -(2**63), 2**63 - 1)]
+    for length in range(1, 19):
+        for sign in (b"", b"-"):
+            values = [sign + bytes([digit, *b"9081726354536271"[: length - 1]]) for digit in b"123456789"]
+            for behind in (b"", b"}", b',"k":1}        '):
+                taken, found = kernels.read_objects(*placed([each + behind for each in values]), cell, behind)
+                assert taken.all()
+                assert found[0].numbers.tolist() == [int(each) for each in values]
+
+
+def test_no_byte_that_ends_a_text_is_missed_at_any_place():
+    cell = [Cell(b"", Kind.TEXT, True)]
+    text = bytes(range(128, 145))
+    for at in range(len(text)):
+        others = [bytes([byte]) for byte in range(256)]
+        values = [text[:at] + other + text[at + 1 :] + b'"' for other in others]
+        fitting, found = kernels.read_objects(*placed(values), cell, b'"')
+        assert [byte for byte in range(256) if not fitting[byte]] == [*range(32), *b'"', *b"\\"]
+        kept = [each for each, fits in zip(values, fitting, strict=True) if fits]
+        bounds, octets = found[0].bounds, found[0].octets
+        texts = [octets[bounds[row] : bounds[row + 1]].tobytes() for row in np.flatnonzero(fitting)]
+        assert texts == [each[:-1] for each in kept]
 
 
 def test_integers_end_where_their_type_or_eighteen_digits_do():
     def fitting(text, bits):
         cell = Cell(b"", Kind.INTEGER, True, -(1 << bits - 1), (1 << bits - 1) - 1)
-        taken, found = kernels.read_objects(guarded(text), np.array([0, len(text)], np.int32), [cell], b"")
+        taken, found = kernels.read_objects(*placed([text]), [cell], b"")
         assert not taken[0] or found[0].numbers[0] == int(text)
         return bool(taken[0])
 
@@ -398,3 +430,29 @@ def test_rows_that_are_too_few_are_refused_before_anything_is_written():
     data = guarded(record(0, 0, None, b"x", []) * 2)
     with pytest.raises(ValueError, match="9 rows of 2 numbers"):
         kernels.lay_out_records(data, 0, len(data), 2, 0, 0, parts)
+
+
+# --- texts ------------------------------------------------------------------------------------
+
+texts = st.binary(max_size=20) | st.sampled_from(
+    [b"", b"a", b"ab", b"user-1", b"user-2", b"x" * 8, b"x" * 16]
+)
+
+
+@given(st.lists(texts, max_size=60))
+def test_texts_are_numbered_as_they_first_occur_with_the_hash_that_state_is_ordered_by(several):
+    bounds = np.cumsum([0, *map(len, several)]).astype(np.int32)
+    ids, firsts, hashes = kernels.number_texts(guarded(b"".join(several)), bounds)
+    distinct = list(dict.fromkeys(several))
+    assert ids.tolist() == [distinct.index(text) for text in several]
+    assert firsts.tolist() == [several.index(text) for text in distinct]
+    assert hashes.tolist() == hash_columns([pa.array(distinct, pa.binary())], len(distinct)).tolist()
+
+
+def test_many_distinct_texts_find_their_places():
+    several = [b"%d" % (number * 7919 % 50_000) for number in range(120_000)]
+    bounds = np.cumsum([0, *map(len, several)]).astype(np.int32)
+    ids, firsts, hashes = kernels.number_texts(np.frombuffer(b"".join(several), np.uint8), bounds)
+    assert ids.tolist() == [number % 50_000 for number in range(120_000)]
+    assert firsts.tolist() == list(range(50_000))
+    assert len(set(hashes.tolist())) == 50_000

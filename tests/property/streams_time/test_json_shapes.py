@@ -6,6 +6,7 @@ import pyarrow as pa
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from headrace.records.columns import Places
 from headrace.streams import json_values
 from headrace.streams.json_shapes import Shape
 from headrace.streams.json_values import parse_json
@@ -123,7 +124,7 @@ def blocks(draw):
 
 def alone(values):
     """Each value by itself: too few for a table."""
-    parsed = [parse_json(pa.array([value], pa.binary()), FIELDS) for value in values]
+    parsed = [parse_json(Places.of(pa.array([value], pa.binary())), FIELDS) for value in values]
     rows = [tuple(column[0].as_py() for column in each.columns) for each in parsed]
     return rows, [each.reasons[0].as_py() for each in parsed]
 
@@ -138,7 +139,7 @@ def alone(values):
 @example([b'{"price":1.5}'] * 8 + [b'{"price":1e400}', b'{"price":1e-400}'])
 @example([b'{"user":"a"}'] * 8 + [b'{"user":\n"a"}', b""])
 def test_a_block_gives_what_its_values_give_alone(values):
-    parsed = parse_json(pa.array(values, pa.binary()), FIELDS)
+    parsed = parse_json(Places.of(pa.array(values, pa.binary())), FIELDS)
     rows = list(zip(*[column.to_pylist() for column in parsed.columns], strict=True))
     assert repr((rows, parsed.reasons.to_pylist())) == repr(alone(values))  # so that nan is itself
 
@@ -152,7 +153,7 @@ def test_a_block_gives_what_its_values_give_alone(values):
 )
 def test_what_python_writes_is_read_whatever_the_text(rows):
     values = [json.dumps(row, ensure_ascii=False).encode() for row in rows]
-    parsed = parse_json(pa.array(values, pa.binary()), FIELDS)
+    parsed = parse_json(Places.of(pa.array(values, pa.binary())), FIELDS)
     assert parsed.bad_count == 0
     assert parsed.columns[0].to_pylist() == [row["user"] for row in rows]
     assert parsed.columns[1].to_pylist() == [row["amount"] for row in rows]
@@ -160,8 +161,8 @@ def test_what_python_writes_is_read_whatever_the_text(rows):
 
 def test_values_that_look_alike_are_read_as_a_table():
     """Guards the property above: the fast way is really taken."""
-    values = pa.array([b'{"user": "a", "price": 1.5, "x": true}'] * 3, pa.binary())
-    alike, columns = Shape.of(values[0].as_py()).read(values, FIELDS)
+    values = Places.of(pa.array([b'{"user": "a", "price": 1.5, "x": true}'] * 3, pa.binary()))
+    alike, columns = Shape.of(values[0]).read(values, FIELDS)
     assert alike.all()
     assert columns[3].to_pylist() == [1.5] * 3
 
@@ -173,7 +174,7 @@ def test_a_block_whose_first_value_has_a_null_is_read_as_a_table_too(monkeypatch
     monkeypatch.setattr(
         json_values, "_parse_halving", lambda some, fields: left.append(len(some)) or parse(some, fields)
     )
-    parsed = parse_json(pa.array(values, pa.binary()), FIELDS)
+    parsed = parse_json(Places.of(pa.array(values, pa.binary())), FIELDS)
     assert left == [1]
     assert parsed.columns[0].to_pylist() == [None, *["a"] * 20]
     assert parsed.columns[1].to_pylist() == [1, *[2] * 20]

@@ -142,12 +142,12 @@ def test_what_fails_behind_a_commit_is_logged_and_over(committer, caplog):
     assert "ZeroDivisionError" in caplog.text
 
 
-def test_the_loop_waits_for_a_fast_disk_half_of_its_time():
+def test_the_loop_waits_for_a_fast_disk_four_fifths_of_its_time():
     turns = LoopTurns()
     assert turns.may_begin(10.0)
-    turns.ended(10.0, 10.0 + SLOW_S / 2, here=True)
-    assert not turns.may_begin(10.0 + SLOW_S * 0.9)
-    assert turns.may_begin(10.0 + SLOW_S * 1.1)
+    turns.ended(10.0, 10.0 + SLOW_S * 0.8, here=True)
+    assert not turns.may_begin(10.0 + SLOW_S * 0.95)
+    assert turns.may_begin(10.0 + SLOW_S * 1.05)
     turns.ended(20.0, 20.0 + SLOW_S / 2, here=False)
     assert turns.may_begin(20.0 + SLOW_S / 2)
 

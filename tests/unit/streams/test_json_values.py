@@ -9,13 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import ConfigError
+from headrace.records.columns import Places
 from headrace.streams.json_values import check_fields, parse_json
 
 FIELDS = pa.schema([("name", pa.string()), ("number", pa.int64())])
 
 
 def parse(*values, fields=FIELDS):
-    return parse_json(pa.array(values, pa.binary()), fields)
+    return parse_json(Places.of(pa.array(values, pa.binary())), fields)
 
 
 def parse_one(text, kind):

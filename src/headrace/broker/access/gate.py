@@ -1,6 +1,5 @@
 """Where guards meet handlers: what a caller may not do never reaches the handler."""
 
-import dataclasses
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +31,7 @@ def sifted(broker: "Broker", request: Request) -> Request:
 
 
 def _with_refused(request: Request, ruling: Ruling) -> Request:
-    return dataclasses.replace(request, refused=tuple(ruling.refused)) if ruling.refused else request
+    return request._replace(refused=tuple(ruling.refused)) if ruling.refused else request
 
 
 def _ruling(broker: "Broker", request: Request) -> Ruling:

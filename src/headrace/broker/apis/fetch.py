@@ -2,53 +2,92 @@
 
 A reader of committed records gets those below the last stable offset, and is told
 which transactions among them were aborted; it leaves those out by itself.
+
+Theory of operation. Most fetches find nothing at first and are answered by the next
+commit, so that a record's way to its reader leads through here: no task, future or
+timer's turn shall lie between the two. `Poll` therefore waits with callbacks: the
+partition whose records were synced calls it, it looks at that partition alone, and
+tells its owner if that was enough. Where the disk must be waited for to find an offset,
+`look` leaves off before it; `fetch`, the way for every case, then goes on in a thread.
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from headrace.broker.partition import Partition
 from headrace.broker.quotas import CONSUMER
 from headrace.broker.replies import Reply
 from headrace.errors import CorruptionError, DiskError, RequestError
-from headrace.storage import Extent, PartitionLog
+from headrace.storage import Extent
 from headrace.wire import ErrorCode, Request, encode_response
 
 if TYPE_CHECKING:
     from headrace.broker.server import Broker
 
-__all__ = ["fetch"]
+__all__ = ["Poll", "fetch", "fetch_at_once"]
 
 READ_COMMITTED = 1
 
 
 async def fetch(broker: "Broker", request: Request) -> Reply | dict[str, Any]:
     """Answers when `min_bytes` are there, something is wrong, or `max_wait` is over."""
-    body = request.body
-    if body.session_epoch > 0:
+    if request.body.session_epoch > 0:
         # Every fetch names all its partitions: there are no sessions to find.
         return {"error_code": ErrorCode.fetch_session_id_not_found}
-    attempt = _Attempt(broker, body)
-    wait_ms = min(body.max_wait, broker.settings.idle_timeout_ms)
+    attempt = _Attempt(broker, request)
     try:
-        await attempt.look(attempt.parts)
-        if not attempt.enough and wait_ms > 0 and not request.refused:
-            await _wait(attempt, wait_ms / 1000)
+        await attempt.look_everywhere(attempt.parts)
+        if attempt.may_wait:
+            await _wait(attempt)
     except BaseException:
         attempt.release()
         raise
-    if attempt.refused:
-        broker.metrics.count_errors(request.api_key, attempt.responses)
-    throttle_ms = broker.quotas.charge(CONSUMER, request.client_id, attempt.size_bytes)
-    fields = {"responses": [*attempt.responses, *request.refused], "throttle_time": throttle_ms}
-    frame = encode_response(request.api_key, request.api_version, request.correlation_id, fields)
-    return Reply(frame, attempt.release, throttle_ms)
+    return attempt.reply()
+
+
+async def _wait(attempt: "_Attempt") -> None:
+    told = asyncio.Event()
+    poll = Poll(attempt, told.set)
+    try:
+        poll.go_on()  # there may be more in some since the others were looked at
+        while True:
+            while poll.cold:
+                await attempt.look_everywhere(poll.cold)
+                poll.go_on()
+            if poll.is_over or attempt.enough:
+                return
+            await told.wait()
+            told.clear()
+            if poll.error is not None:
+                raise poll.error
+    finally:
+        poll.stop()
+
+
+def fetch_at_once(broker: "Broker", request: Request, tell: Callable[[], None]) -> "Reply | Poll | None":
+    """The answer, or the wait for it; None if the disk must be asked first, which is for `fetch` to do.
+
+    A poll's owner is told when there is something to do: a reply to be taken, or as
+    above. It calls `taken` then, or `stop` before.
+    """
+    if request.body.session_epoch > 0:
+        return None
+    attempt = _Attempt(broker, request)
+    try:
+        if attempt.look(attempt.parts):
+            attempt.release()
+            return None
+        return Poll(attempt, tell) if attempt.may_wait else attempt.reply()
+    except BaseException:
+        attempt.release()
+        raise
 
 
 class _Part:
     """One partition of a fetch: what is asked of it, and what would be answered now."""
 
-    __slots__ = ("answer", "extent", "fetch_offset", "log", "max_bytes", "partition", "seen")
+    __slots__ = ("answer", "extent", "fetch_offset", "log", "max_bytes", "partition", "poll", "seen")
 
     def __init__(self, partition: Partition, wanted: Any, answer: dict[str, Any]) -> None:
         self.partition = partition
@@ -58,18 +97,27 @@ class _Part:
         self.answer = answer
         self.extent: Extent | None = None
         self.seen = 0  # where it ended when it was looked at
+        self.poll: Poll | None = None
+
+    def wake(self) -> None:
+        """The partition has more, perhaps nothing that this reader may see."""
+        if self.poll is not None:
+            self.poll.wake(self)
 
 
 class _Attempt:
     """What a fetch would answer now; looked at again, only for what has changed since."""
 
-    def __init__(self, broker: "Broker", body: Any) -> None:
+    def __init__(self, broker: "Broker", request: Request) -> None:
         self.responses: list[dict[str, Any]] = []
         self.parts: list[_Part] = []
         self.size_bytes = 0
         self.refused = False
         self._broker = broker
-        self._committed = body.isolation_level == READ_COMMITTED
+        self._request = request
+        body = request.body
+        self.wait_ms: int = min(body.max_wait, broker.settings.idle_timeout_ms)
+        self.committed = body.isolation_level == READ_COMMITTED
         self._min_bytes: int = body.min_bytes
         self._most: int = min(body.max_bytes, broker.settings.fetch_max_bytes)
         for wanted in body.topics:
@@ -79,17 +127,32 @@ class _Attempt:
     def enough(self) -> bool:
         return self.refused or self.size_bytes >= self._min_bytes or not self.parts
 
+    @property
+    def may_wait(self) -> bool:
+        return not self.enough and self.wait_ms > 0 and not self._request.refused
+
+    def reply(self) -> Reply:
+        """The answer as it is; it holds what was found until it is released."""
+        broker, request = self._broker, self._request
+        if self.refused:
+            broker.metrics.count_errors(request.api_key, self.responses)
+        throttle_ms = broker.quotas.charge(CONSUMER, request.client_id, self.size_bytes)
+        fields = {"responses": [*self.responses, *request.refused], "throttle_time": throttle_ms}
+        frame = encode_response(request.api_key, request.api_version, request.correlation_id, fields)
+        return Reply(frame, self.release, throttle_ms)
+
     def _add_topic(self, wanted: Any) -> None:
         topics = self._broker.topics
         topic = topics.find(wanted.topic, wanted.topic_id)
         unknown_id = topic is None and wanted.topic_id is not None
         nowhere = ErrorCode.unknown_topic_id if unknown_id else ErrorCode.unknown_topic_or_partition
+        aborted = () if self.committed else None
         answers = []
         for part in wanted.partitions:
             answer = {
                 "partition_index": part.partition,
                 "high_watermark": -1,
-                "aborted_transactions": () if self._committed else None,
+                "aborted_transactions": aborted,
                 "records": b"",
             }
             answers.append(answer)
@@ -102,60 +165,75 @@ class _Attempt:
                 self.parts.append(_Part(partition, part, answer))
         self.responses.append({"topic": wanted.topic, "topic_id": wanted.topic_id, "partitions": answers})
 
-    def moved(self) -> list[_Part]:
-        """The partitions that have more to offer than when they were looked at."""
-        committed = self._committed
-        return [part for part in self.parts if part.partition.readable_end(committed=committed) > part.seen]
+    def look(self, parts: list[_Part]) -> list[_Part]:
+        """Adds what these partitions have to offer (the first batch of a fetch always fits).
 
-    async def look(self, parts: list[_Part]) -> None:
-        """Adds what these partitions have to offer (the first batch of a fetch always fits)."""
-        for part in parts:
-            if "error_code" not in part.answer:
-                await self._look_at(part)
+        Those that are left from the first on for which the disk must be asked.
+        """
+        for place, part in enumerate(parts):
+            if "error_code" not in part.answer and not self._look_at(part):
+                return parts[place:]
+        return []
 
-    async def _look_at(self, part: _Part) -> None:
+    async def look_everywhere(self, parts: list[_Part]) -> None:
+        """The same, the disk included."""
+        while left := self.look(parts):
+            part, parts = left[0], left[1:]
+            limits = part.fetch_offset, self._limit(part)
+            try:
+                found = await self._broker.in_thread(part.log.locate, *limits, committed=self.committed)
+                self._take(part, found)
+            except _REFUSALS as error:
+                self._refuse(part, error)
+
+    def _look_at(self, part: _Part) -> bool:
+        """Whether it could be done without the disk, which old records may need to be found."""
         log, answer, offset = part.log, part.answer, part.fetch_offset
-        self._let_go(part)
-        part.seen = end = part.partition.readable_end(committed=self._committed)
-        answer["high_watermark"] = log.high_watermark
-        answer["last_stable_offset"] = log.last_stable_offset
-        answer["log_start_offset"] = start = log.start_offset
-        left = self._most - self.size_bytes
-        if (offset == end and start <= offset) or (left <= 0 and self.size_bytes):
-            return
+        if part.extent is not None:
+            self._let_go(part)
+        high, stable, start = log.high_watermark, log.last_stable_offset, log.start_offset
+        part.seen = end = stable if self.committed else high
+        answer["high_watermark"] = high
+        answer["last_stable_offset"] = stable
+        answer["log_start_offset"] = start
+        if (offset == end and start <= offset) or (self.size_bytes >= self._most and self.size_bytes):
+            return True
         try:
-            extent = await self._extent(log, offset, min(part.max_bytes, max(left, 0)))
-        except (RequestError, CorruptionError, DiskError) as error:
-            answer.update(_NOWHERE, error_code=_code(error))
-            self.refused = True
-            return
+            self._take(part, log.locate(offset, self._limit(part), wait=False, committed=self.committed))
+        except BlockingIOError:
+            return False
+        except _REFUSALS as error:
+            self._refuse(part, error)
+        return True
+
+    def _limit(self, part: _Part) -> int:
+        return min(part.max_bytes, max(self._most - self.size_bytes, 0))
+
+    def _take(self, part: _Part, extent: Extent | None) -> None:
         if extent is None:
             return
-        if self.size_bytes and extent.size_bytes > left:
+        if self.size_bytes and extent.size_bytes > self._most - self.size_bytes:
             extent.release()
             return
-        part.extent = answer["records"] = extent
+        part.extent = part.answer["records"] = extent
         self.size_bytes += extent.size_bytes
-        if self._committed:
-            answer["aborted_transactions"] = [
+        if self.committed:
+            part.answer["aborted_transactions"] = [
                 {"producer_id": each.producer_id, "first_offset": each.first_offset}
-                for each in log.aborted(offset, extent.offset_bound())
+                for each in part.log.aborted(part.fetch_offset, extent.offset_bound())
             ]
 
-    async def _extent(self, log: PartitionLog, offset: int, max_bytes: int) -> Extent | None:
-        """Recent records are found in memory; the way to old ones may need the disk, and so a thread."""
-        try:
-            return log.locate(offset, max_bytes, wait=False, committed=self._committed)
-        except BlockingIOError:
-            return await self._broker.in_thread(log.locate, offset, max_bytes, committed=self._committed)
+    def _refuse(self, part: _Part, error: Exception) -> None:
+        part.answer.update(_NOWHERE, error_code=_code(error))
+        self.refused = True
 
     def _let_go(self, part: _Part) -> None:
         """Takes back what was found before."""
-        if part.extent is not None:
-            self.size_bytes -= part.extent.size_bytes
-            part.extent.release()
-            part.extent = None
-            part.answer.update(records=b"", aborted_transactions=() if self._committed else None)
+        extent, part.extent = part.extent, None
+        if extent is not None:
+            self.size_bytes -= extent.size_bytes
+            extent.release()
+            part.answer.update(records=b"", aborted_transactions=() if self.committed else None)
 
     def release(self) -> None:
         """Counts what was read, and lets it go."""
@@ -167,57 +245,77 @@ class _Attempt:
                 extent.release()
 
 
-class _Waiter:
-    """Wakes a fetch when there may be more, or when its time is over."""
+class Poll:
+    """The wait of a fetch: looks again whenever a partition has more.
 
-    __slots__ = ("_future", "_woken", "is_over")
+    Tells its owner when there is enough, when the time is over, when something failed, or
+    when it came upon partitions for which the disk must be asked (`cold`); those come first
+    then, and what else happens meanwhile is looked at when they are done (`go_on`).
+    """
 
-    def __init__(self) -> None:
-        self.is_over = self._woken = False
-        self._future: asyncio.Future[None] | None = None
+    __slots__ = ("_attempt", "_tell", "_timer", "cold", "error", "is_over")
 
-    def wake(self) -> None:
-        self._woken = True
-        if self._future is not None and not self._future.done():
-            self._future.set_result(None)
-
-    def end(self) -> None:
-        # The timer may run a little early by the clock: that it ran is what counts.
-        self.is_over = True
-        self.wake()
-
-    async def wait(self) -> None:
-        if not self._woken:
-            self._future = asyncio.get_running_loop().create_future()
-            await self._future
-        self._woken = False
-
-
-async def _wait(attempt: _Attempt, seconds: float) -> None:
-    """Looks again whenever a partition has more, until there is enough or the time is over."""
-    waiter = _Waiter()
-    timer = asyncio.get_running_loop().call_later(seconds, waiter.end)
-    for part in attempt.parts:
-        part.partition.on_records(waiter.wake)
-    try:
-        moved = attempt.moved()  # while others were looked at
-        while True:
-            if moved:
-                await attempt.look(moved)
-                if attempt.enough:
-                    return
-            await waiter.wait()
-            if waiter.is_over:
-                return
-            moved = attempt.moved()  # perhaps nothing that this reader may see
-    finally:
-        timer.cancel()
+    def __init__(self, attempt: _Attempt, tell: Callable[[], None]) -> None:
+        self._attempt = attempt
+        self._tell = tell
+        self.is_over = False
+        self.error: Exception | None = None
+        self.cold: list[_Part] = []
+        # It may run a little early by the clock: that it ran is what counts.
+        self._timer = asyncio.get_running_loop().call_later(attempt.wait_ms / 1000, self._end)
         for part in attempt.parts:
-            part.partition.forget(waiter.wake)
+            part.poll = self
+            part.partition.on_records(part.wake)
+
+    def _end(self) -> None:
+        self.is_over = True
+        self._tell()
+
+    def wake(self, part: _Part) -> None:
+        """A partition has more, or so it says. What fails is told to the owner, not to the partition."""
+        try:
+            self._look_at(part)
+        except Exception as error:
+            self.error = error
+        if self.cold or self.error is not None or self._attempt.enough:
+            self._tell()
+
+    def _look_at(self, part: _Part) -> None:
+        if not self.cold and part.partition.readable_end(committed=self._attempt.committed) > part.seen:
+            self.cold = self._attempt.look([part])
+
+    def go_on(self) -> None:
+        """Looks at what has more by now; what was cold has been looked at."""
+        self.cold = []
+        for part in self._attempt.parts:
+            if not self._attempt.enough:
+                self._look_at(part)
+
+    def stop(self) -> None:
+        """Waits no more."""
+        self._timer.cancel()
+        for part in self._attempt.parts:
+            part.poll = None
+            part.partition.forget(part.wake)
+
+    def taken(self) -> Reply | None:
+        """Ends the wait with its answer; None if the disk must be asked first, and nothing is held then."""
+        self.stop()
+        if self.cold or self.error is not None:
+            self._attempt.release()
+        if self.error is not None:
+            raise self.error
+        return None if self.cold else self._attempt.reply()
+
+    def cancel(self) -> None:
+        """Ends the wait for nobody."""
+        self.stop()
+        self._attempt.release()
 
 
 # With an error nothing is told of where the partition stands, as in Kafka.
 _NOWHERE = {"high_watermark": -1, "last_stable_offset": -1, "log_start_offset": -1}
+_REFUSALS = (RequestError, CorruptionError, DiskError)
 
 
 def _ahead_of_us(part: Any) -> ErrorCode:

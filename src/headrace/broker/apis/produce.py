@@ -7,10 +7,11 @@ order holds.
 """
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from headrace.broker.apis.record_checks import bad_records, check_times
+from headrace.broker.begun import Begun, begin
 from headrace.broker.partition import Partition
 from headrace.broker.replies import Answer, Reply
 from headrace.broker.topics import INTERNAL_TOPICS
@@ -61,14 +62,14 @@ class _Pending:
             self._then()
 
 
-def produce(broker: "Broker", request: Request, frame: bytearray) -> Answer | Awaitable[Answer]:
+def produce(broker: "Broker", request: Request, frame: bytearray) -> Answer | Begun[Answer]:
     """Appends now, in order; the answer is there when every batch is synced or refused.
 
-    For a transactional request, or one with compressed batches, the answer itself
-    is awaited first: until everything is appended.
+    A transactional request, or one with compressed batches, may have to wait before;
+    the answer itself is awaited then, until everything is appended.
     """
     if request.body.transactional_id is not None or _takes_long(broker, request):
-        return _produce_later(broker, request, frame)
+        return begin(_produce_later(broker, request, frame))
     pending = _Pending()
     topics = [
         {
@@ -85,7 +86,11 @@ def produce(broker: "Broker", request: Request, frame: bytearray) -> Answer | Aw
 
 def _takes_long(broker: "Broker", request: Request) -> bool:
     takes_long = broker.inspector.takes_long
-    return any(takes_long(part.records) for data in request.body.topic_data for part in data.partition_data)
+    for data in request.body.topic_data:
+        for part in data.partition_data:
+            if takes_long(part.records):
+                return True
+    return False
 
 
 async def _produce_later(broker: "Broker", request: Request, frame: bytearray) -> Answer:
@@ -277,6 +282,8 @@ def _checked(
 
 
 def _check_kind(header: BatchHeader, version: int) -> None:
+    if not header.attributes and header.producer_id < 0:  # as plain as can be
+        return
     if header.is_control or header.delete_horizon_ms is not None:
         raise RequestError(
             "control batches and delete horizons are written by the broker only",

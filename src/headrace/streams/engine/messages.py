@@ -6,7 +6,7 @@ blob is an Arrow stream or JSON, by kind.
 
 import enum
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -17,9 +17,12 @@ __all__ = [
     "OUT_SCHEMA",
     "Kind",
     "Message",
+    "Outgoing",
     "read_json",
+    "read_messages",
     "read_table",
     "to_batch",
+    "to_outgoing",
     "write_json",
     "write_table",
 ]
@@ -31,6 +34,10 @@ OUT_SCHEMA = "view int, kind int, blob binary"
 _ARROW = pa.schema(
     [("bucket", pa.int32()), ("view", pa.int32()), ("kind", pa.int32()), ("blob", pa.binary())]
 )
+
+_ARROW_OUT = pa.schema(list(_ARROW)[1:])
+
+Outgoing = tuple[int, int, bytes]  # view, kind, blob
 
 
 class Kind(enum.IntEnum):
@@ -56,10 +63,25 @@ class Message(NamedTuple):
 
 
 def to_batch(messages: Iterable[Message]) -> pa.RecordBatch:
-    """Messages as the Arrow batch that Spark carries."""
-    columns = list(zip(*messages, strict=True)) or [(), (), (), ()]
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, _ARROW, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
+    """Messages as the Arrow batch that Spark carries to the stage."""
+    return _batch(messages, _ARROW)
+
+
+def to_outgoing(messages: Iterable[Outgoing]) -> pa.RecordBatch:
+    """What comes of a bucket, as the Arrow batch that Spark carries to the sink."""
+    return _batch(messages, _ARROW_OUT)
+
+
+def read_messages(batch: pa.RecordBatch) -> Iterator[Message]:
+    """The messages of what `to_batch` made."""
+    for bucket, view, kind, blob in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+        yield Message(bucket, view, Kind(kind), blob)
+
+
+def _batch(messages: Iterable[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBatch:
+    columns = list(zip(*messages, strict=True)) or [()] * len(schema)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def write_table(table: pa.Table) -> bytes:

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.records.columns import Places
 from headrace.streams.engine.late import window_bounds
 from headrace.streams.engine.messages import ALL_VIEWS, Kind, Message, write_json, write_table
 from headrace.streams.engine.plan import StreamPlan, ViewPlan
@@ -26,13 +27,13 @@ Classes = npt.NDArray[np.int8]
 class Originals:
     """The records behind some rows as they stand in the log, for those that must be kept whole."""
 
-    def __init__(self, keys: pa.Array, values: pa.Array) -> None:
+    def __init__(self, keys: Places, values: Places) -> None:
         self.keys = keys
         self.values = values
 
-    def take(self, rows: pa.Array) -> tuple[pa.Array, pa.Array]:
+    def take(self, rows: npt.NDArray[np.int64]) -> tuple[pa.Array, pa.Array]:
         """Key and value of the given rows."""
-        return self.keys.take(rows), self.values.take(rows)
+        return self.keys.at(rows).column(), self.values.at(rows).column()
 
 
 class ViewPacker:
@@ -74,8 +75,8 @@ class ViewPacker:
     def _late(self, rows: pa.Table, classes: Classes, originals: Originals) -> Message:
         """The dropped records, with the window each was too late for."""
         assert self._plan.operator is not None
-        late = pa.array(np.flatnonzero(classes == DROPPED))
-        kept = rows.take(late)
+        late = np.flatnonzero(classes == DROPPED)
+        kept = rows.take(pa.array(late))
         keys, values = originals.take(late)
         starts, ends = window_bounds(self._plan.operator.window, kept["_event_time"].to_numpy())
         table = pa.table(

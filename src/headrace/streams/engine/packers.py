@@ -10,9 +10,11 @@ by any projection.
 from collections.abc import Iterable, Iterator
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.records.columns import Places
 from headrace.streams.engine.messages import (
     ALL_VIEWS,
     IN_SCHEMA,
@@ -26,6 +28,7 @@ from headrace.streams.engine.pack import Originals, ViewPacker, mark_messages
 from headrace.streams.engine.plan import RESERVED, StreamPlan
 from headrace.streams.event_time import Mark
 from headrace.streams.operators import DROPPED
+from headrace.streams.operators.grouping import one_chunk
 from headrace.streams.spec import rows_schema
 from headrace.streams.stamping import Stamped
 
@@ -83,8 +86,8 @@ class RowPacker:
         rows = stamped.rows
         late = self._late(rows)
         found = {name: rows[name] for name in rows.schema.names}
-        found[_RAW_KEY] = pc.if_else(late, stamped.keys, None)
-        found[_RAW_VALUE] = pc.if_else(late, stamped.values, None)
+        found[_RAW_KEY] = stamped.keys.where(late).column()
+        found[_RAW_VALUE] = stamped.values.where(late).column()
         found[ASIDE] = pa.nulls(rows.num_rows, pa.binary())
         columns = [found[field.name].cast(field.type) for field in self.schema]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
@@ -93,11 +96,11 @@ class RowPacker:
         """The mark, for every bucket."""
         yield self._asides(mark_messages(self._plan, mark))
 
-    def _late(self, rows: pa.RecordBatch) -> pa.Array:
+    def _late(self, rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
         late = np.zeros(rows.num_rows, np.bool_)
         for operator in self._plan.operators:
             late |= operator.classify(rows) == DROPPED
-        return pa.array(late)
+        return late
 
     def _asides(self, messages: Iterable[Message]) -> pa.RecordBatch:
         """Messages as rows without fields, each a whole Arrow batch of one message."""
@@ -124,7 +127,8 @@ def _pack_view(table: pa.Table, number: int, packer: ViewPacker) -> Iterator[Mes
     structs = kept[view_column(number)].combine_chunks()
     columns = dict(zip([field.name for field in structs.type], structs.flatten(), strict=True))
     rows = pa.table({**columns, **{name: kept[name] for name in RESERVED}})
-    return packer.pack(rows, Originals(kept[_RAW_KEY], kept[_RAW_VALUE]))
+    originals = Originals(*(Places.of(one_chunk(kept[name])) for name in (_RAW_KEY, _RAW_VALUE)))
+    return packer.pack(rows, originals)
 
 
 def _pass_on(asides: pa.Array) -> Iterator[pa.RecordBatch]:

@@ -3,9 +3,11 @@
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name PySpark's users know
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.streams.engine.heartbeats import heartbeat_of
@@ -13,7 +15,7 @@ from headrace.streams.engine.messages import IN_SCHEMA, OUT_SCHEMA
 from headrace.streams.engine.packers import FusedPacker, RowPacker, pack_projected
 from headrace.streams.engine.plan import StreamPlan
 from headrace.streams.engine.projection import Step, project, projected_fields
-from headrace.streams.engine.stage import BucketStage
+from headrace.streams.engine.stage import advance_task
 from headrace.streams.feed import Packer, feed_source
 from headrace.streams.options import FeedOptions
 
@@ -46,21 +48,28 @@ def start_stream(
     until_caught_up: bool = False,
 ) -> StreamingQuery:
     """Starts the query; `output` gets each batch's messages, and may get a batch again after a failure."""
-    stage = BucketStage(query.plan, run_id=uuid.uuid4().hex)
-    changes = (
-        _messages(spark, query)
-        .groupBy("bucket")
-        .transformWithStateInPandas(stage, outputStructType=OUT_SCHEMA, outputMode="update", timeMode="none")
-    )
+    changes = _changes(_messages(spark, query), query.plan, Path(checkpoint) / "buckets")
 
     def take(frame: DataFrame, batch_id: int) -> None:
         output(frame.toArrow(), batch_id)
 
-    writer = changes.writeStream.outputMode("update").foreachBatch(take)
+    writer = changes.writeStream.foreachBatch(take)
     writer = writer.option("checkpointLocation", checkpoint)
     if until_caught_up:
         return writer.trigger(availableNow=True).start()
     return writer.trigger(processingTime=f"{trigger_ms} milliseconds").start()
+
+
+def _changes(messages: DataFrame, plan: StreamPlan, folder: Path) -> DataFrame:
+    """What the states of the buckets, which are kept in the folder, make of the messages."""
+    run_id = uuid.uuid4().hex
+
+    def advance(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return advance_task(plan, run_id, folder, batches)
+
+    tasks = min(plan.buckets, int(messages.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1))
+    spread = messages.repartitionById(tasks, F.col("bucket") % tasks)
+    return spread.mapInArrow(advance, OUT_SCHEMA)
 
 
 def _messages(spark: SparkSession, query: StreamQuery) -> DataFrame:

@@ -1,51 +1,68 @@
-"""The stateful stage as Spark sees it: what it keeps for a bucket, and whom to call.
+"""The stateful stage: every bucket's messages of a micro-batch into changes.
 
-Before a query's first batch Spark starts a process that only asks for the state's layout.
-Nothing is imported here, therefore, that this needs not; the work is `stage_work`'s.
+Runs in Spark's Python workers, once per task: the messages of some buckets come in, in any
+order. Every bucket gets the marks of all partitions, so every bucket comes to the same
+event-time watermark and closes the same windows, whether or not it has rows.
 """
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+import pyarrow as pa
+from pyspark import TaskContext
 
-from headrace.streams.folded import Folded
+from headrace.streams.engine.bucket import BucketBatch, advance_bucket, batch_summary
+from headrace.streams.engine.bucket_files import BucketFiles
+from headrace.streams.engine.bucket_log import BucketCopy, BucketLog, append, load
+from headrace.streams.engine.messages import ALL_VIEWS, Kind, Outgoing, read_messages, to_outgoing
+from headrace.streams.engine.plan import StreamPlan
+from headrace.streams.event_time import NO_WATERMARK
 
-if TYPE_CHECKING:
-    import pandas as pd
+__all__ = ["advance", "advance_task"]
 
-    from headrace.streams.engine.plan import StreamPlan
+_BATCH = "streaming.sql.batchId"  # as Spark calls it among the properties of a task
 
-__all__ = ["BucketStage"]
+# What this worker knows of its buckets, by query and bucket. A query is named by a
+# fresh id each time it is started, so that copies of an earlier run are never met.
+_copies: dict[tuple[str, int], BucketCopy] = {}
 
 
-class BucketStage(StatefulProcessor):
-    """Keeps the operators' states of each bucket, and lets them advance."""
+def advance_task(
+    plan: StreamPlan, run_id: str, folder: Path, messages: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """What the messages of a task lead to, bucket after bucket; the body of `mapInArrow`."""
+    batch = _batch_number()
+    for bucket, batch_of_bucket in sorted(_by_bucket(messages).items()):
+        log = BucketFiles(folder, bucket)
+        yield to_outgoing(advance(plan, run_id, bucket, log, batch, batch_of_bucket))
 
-    def __init__(self, plan: "StreamPlan", run_id: str) -> None:
-        self._folded_plan = Folded(plan)
-        self._plan: StreamPlan | None = None
-        self._run_id = run_id
 
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        self._head = handle.getValueState(
-            "head", "base long, tokens array<string>, delta_bytes long, snapshot_bytes long"
-        )
-        self._entries = handle.getMapState(
-            "entries", "number long", "is_snapshot boolean, watermark_us long, blobs array<binary>"
-        )
+def advance(
+    plan: StreamPlan, run_id: str, bucket: int, log: BucketLog, number: int, batch: BucketBatch
+) -> list[Outgoing]:
+    """The messages that the bucket's part of a batch leads to, its log brought up to date."""
+    # Out of the cache while it changes: an attempt that fails must leave no copy.
+    copy = load(log, plan.operators, _copies.pop((run_id, bucket), None), number, NO_WATERMARK)
+    out, deltas = advance_bucket(plan, copy, batch)
+    append(log, copy, number, deltas)
+    _copies[run_id, bucket] = copy
+    if bucket == 0:
+        out.append((ALL_VIEWS, Kind.MARK, batch_summary(batch, copy)))
+    return [*batch.passed_on, *out]
 
-    def handleInputRows(  # noqa: N802 - Spark's name
-        self,
-        key: Any,
-        rows: Iterator[Any],
-        timerValues: Any,  # noqa: ARG002, N803
-    ) -> "Iterator[pd.DataFrame]":
-        from headrace.streams.engine.stage_work import SparkLog, advance
 
-        if self._plan is None:
-            self._plan = self._folded_plan.open()
-        yield advance(self._plan, self._run_id, int(key[0]), SparkLog(self._head, self._entries), rows)
+def _batch_number() -> int:
+    """The micro-batch that this task is part of: the same each time it is tried."""
+    task = TaskContext.get()
+    number = None if task is None else task.getLocalProperty(_BATCH)
+    if number is None:
+        raise RuntimeError("Spark does not say which micro-batch a task belongs to: use another version")
+    return int(number)
 
-    def close(self) -> None:
-        """Nothing is held open."""
+
+def _by_bucket(messages: Iterable[pa.RecordBatch]) -> dict[int, BucketBatch]:
+    found: dict[int, BucketBatch] = {}
+    for batch in messages:
+        for bucket, view, kind, blob in read_messages(batch):
+            found.setdefault(bucket, BucketBatch()).add(view, kind, blob)
+    return found

@@ -70,6 +70,9 @@ class EventState(OperatorState):
     def _tables(self) -> Sequence[pa.Table]:
         return self._held.tables
 
+    def _condensed(self, tables: Sequence[pa.Table]) -> list[pa.Table]:
+        return [self._merge(in_one_chunk(tables))] if len(tables) > 1 else list(tables)
+
     def _add(self, tables: Sequence[pa.Table]) -> None:
         for table in tables:
             self._held.add(table)

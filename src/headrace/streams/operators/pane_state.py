@@ -52,6 +52,15 @@ class PaneState(OperatorState):
         panes = numbers(table, _PANE)
         return [instants(panes), instants(panes + self._window.pane_us)]
 
+    def _condensed(self, tables: Sequence[pa.Table]) -> list[pa.Table]:
+        """One run per pane."""
+        panes: dict[int, list[pa.Table]] = {}
+        for start, run in _by_pane(tables):
+            panes.setdefault(start, []).append(run)
+        return [
+            self._merge(in_one_chunk(runs)) if len(runs) > 1 else runs[0] for _, runs in sorted(panes.items())
+        ]
+
     def _add(self, tables: Sequence[pa.Table]) -> None:
         for start, run in _by_pane(tables):
             if start not in self._panes:

@@ -30,7 +30,7 @@ class Runs:
         self._merge = merge
         self._tables: list[pa.Table] = []
         self._hashes: list[Hashes | None] = []
-        self._merged_rows = 0  # in the first run, when it is a merged one
+        self._merged_rows = 0  # in the first run
 
     @property
     def row_count(self) -> int:
@@ -41,7 +41,11 @@ class Runs:
         return self._tables
 
     def add(self, run: pa.Table) -> None:
-        """The run is ordered by hash. Costs nothing, until there are more rows than merged ones."""
+        """The run is ordered by hash, and merged in itself. Costs nothing, until there are more rows
+        than merged ones.
+        """
+        if not self._tables:
+            self._merged_rows = run.num_rows
         self._tables.append(run)
         self._hashes.append(None)
         if self.row_count - self._merged_rows > max(_MANY_ROWS, self._merged_rows):
@@ -49,7 +53,7 @@ class Runs:
 
     def merged(self) -> pa.Table | None:
         """Everything as one run, which is kept."""
-        if len(self._tables) != 1 or not self._merged_rows:
+        if len(self._tables) > 1:
             self._merge_from(0)
         return self._tables[0] if self._tables else None
 

@@ -1,8 +1,9 @@
 """What every operator's state has in common: the watermark, the books, its stored form.
 
-State is a pure function of the partials accepted so far and the watermark. A delta is
-therefore the partials of one step, without what the step also let go of, and the watermark
-after it; replaying deltas over a snapshot gives the state again. Both are Arrow IPC streams,
+State is a pure function of the partials accepted so far and the watermark. What a step
+brings is merged before anything looks at it, or keeps it. A delta is that, without what the
+step also let go of, and the watermark after it; replaying deltas over a snapshot gives the
+state again. Both are Arrow IPC streams,
 lz4, with the version in the schema's metadata, one record batch per run; a state without
 rows has no columns.
 """
@@ -74,6 +75,10 @@ class OperatorState(ABC):
         """Where each row of a partial begins and ends, for the books."""
 
     @abstractmethod
+    def _condensed(self, tables: Sequence[pa.Table]) -> list[pa.Table]:
+        """Partials merged as far as that makes them fewer: runs, of which each row of state is made."""
+
+    @abstractmethod
     def _add(self, tables: Sequence[pa.Table]) -> None:
         """Takes partials in, quietly."""
 
@@ -97,6 +102,7 @@ class OperatorState(ABC):
         """Merges the partials, then moves the watermark (never back) and publishes what is due."""
         watermark_us = max(self.watermark_us, NO_WATERMARK if watermark_us is None else watermark_us)
         tables, dropped, corrected_rows = self._admitted(self._with_rows(partials))
+        tables = self._condensed(tables)
         delta = _encode(self._lasting(tables, watermark_us), watermark_us)
         changes = self._changed(tables, watermark_us) if self._layout is not None else None
         self.watermark_us = watermark_us

@@ -6,6 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from headrace.errors import CorruptionError
+from headrace.streams.engine.bucket_files import BucketFiles
 from headrace.streams.engine.bucket_log import append, load
 from headrace.streams.event_time import NO_WATERMARK
 from headrace.streams.operators import WindowOperator, agg, tumbling
@@ -15,37 +17,9 @@ OPERATOR = WindowOperator(
 )
 
 
-class DictLog:
-    """A bucket's log in memory; `commit` and `abort` do what Spark does at the end of an attempt."""
-
-    def __init__(self):
-        self._kept = (None, {})
-        self.abort()
-
-    def abort(self):
-        self._head, self._entries = self._kept[0], dict(self._kept[1])
-
-    def commit(self):
-        self._kept = (self._head, dict(self._entries))
-
-    def head(self):
-        return self._head
-
-    def set_head(self, head):
-        self._head = head
-
-    def get(self, number):
-        return self._entries[number]
-
-    def put(self, number, entry):
-        self._entries[number] = entry
-
-    def remove(self, number):
-        del self._entries[number]
-
-    @property
-    def size(self):
-        return len(self._entries)
+@pytest.fixture
+def log(tmp_path):
+    return BucketFiles(tmp_path, 3)
 
 
 def rows(chance, count=20):
@@ -62,11 +36,15 @@ def rows(chance, count=20):
     )
 
 
-def step(log, cached, table, watermark_us):
-    copy = load(log, (OPERATOR,), cached, NO_WATERMARK)
+def loaded(log, cached, batch):
+    return load(log, (OPERATOR,), cached, batch, NO_WATERMARK)
+
+
+def step(log, cached, batch, table, watermark_us=0):
+    copy = loaded(log, cached, batch)
     copy.watermark_us = max(copy.watermark_us, watermark_us)
     result = copy.states[0].advance([OPERATOR.partial(table)], copy.watermark_us)
-    append(log, copy, [result.delta])
+    append(log, copy, batch, [result.delta])
     return copy, result.changes
 
 
@@ -80,52 +58,96 @@ def fold(changes):
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_whatever_attempts_fail_and_whichever_worker_goes_on_the_results_are_the_same(seed):
+def test_whatever_attempts_fail_and_whichever_worker_goes_on_the_results_are_the_same(seed, tmp_path):
     print(f"seed {seed}")
     chance = random.Random(seed)
     batches = [(rows(chance), number * 15_000_000) for number in range(60)]
     batches.append((rows(chance, 0), 10**12))
-    plain_log, copy, expected = DictLog(), None, []
-    for table, watermark_us in batches:
-        copy, changes = step(plain_log, copy, table, watermark_us)
-        plain_log.commit()
+    plain, copy, expected = BucketFiles(tmp_path, 0), None, []
+    for batch, (table, watermark_us) in enumerate(batches):
+        copy, changes = step(plain, copy, batch, table, watermark_us)
         expected.append(changes)
 
-    log, workers, found = DictLog(), [None, None, None], []
-    for table, watermark_us in batches:
-        while chance.random() < 0.4:  # an attempt that fails: its copy stays, its writes do not
+    log, workers, found = BucketFiles(tmp_path, 1), [None, None, None], []
+    for batch, (table, watermark_us) in enumerate(batches):
+        while chance.random() < 0.4:  # an attempt whose batch fails, before or after it wrote its entry
             worker = chance.randrange(3)
-            workers[worker], _ = step(log, workers[worker], table, watermark_us)
-            log.abort()
+            if chance.random() < 0.5:
+                workers[worker] = loaded(log, workers[worker], batch)
+            else:
+                workers[worker], _ = step(log, workers[worker], batch, table, watermark_us)
         worker = chance.randrange(3)
-        workers[worker], changes = step(log, workers[worker], table, watermark_us)
-        log.commit()
+        workers[worker], changes = step(log, workers[worker], batch, table, watermark_us)
         found.append(changes)
     assert fold(found) == fold(expected)
     assert fold(found)
 
 
-def test_the_log_stays_short_because_snapshots_replace_what_they_hold():
-    chance, log, copy, sizes = random.Random(1), DictLog(), None, []
-    for _ in range(200):
-        copy, _ = step(log, copy, rows(chance, 3), 0)
-        log.commit()
-        sizes.append(log.size)
-    assert max(sizes) <= 33
-    assert sizes.count(1) >= 3
+def test_the_log_stays_short_because_snapshots_replace_what_they_hold(log, tmp_path):
+    chance, copy, sizes = random.Random(1), None, []
+    for batch in range(200):
+        copy, _ = step(log, copy, batch, rows(chance, 3))
+        sizes.append(len(list((tmp_path / "3").iterdir())))
+    assert max(sizes) <= 35
+    assert sizes.count(2) >= 3
 
 
-def test_a_copy_that_is_up_to_date_is_used_as_it_is():
-    log = DictLog()
-    copy, _ = step(log, None, rows(random.Random(1)), 0)
-    log.commit()
-    assert load(log, (OPERATOR,), copy, NO_WATERMARK) is copy
+def test_a_batch_can_be_run_again_when_it_had_become_a_snapshot(log):
+    chance, copy, before = random.Random(1), None, None
+    tables = [rows(chance, 3) for _ in range(40)]
+    for batch, table in enumerate(tables):
+        before, (copy, _) = copy, step(log, loaded(log, None, batch), batch, table)
+        if copy.head.base == batch and batch:
+            break
+    assert batch > 30
+    again, _ = step(log, None, batch, tables[batch])
+    assert again.states[0].row_count and again.head.base == batch
+    assert loaded(log, None, batch).head == before.head
 
 
-def test_a_copy_of_a_failed_attempt_is_not_trusted():
-    log = DictLog()
-    failed, _ = step(log, None, rows(random.Random(1)), 0)
-    log.abort()
-    step(log, None, rows(random.Random(2)), 0)
-    log.commit()
-    assert load(log, (OPERATOR,), failed, NO_WATERMARK) is not failed
+def test_a_copy_that_is_up_to_date_is_used_as_it_is(log):
+    copy, _ = step(log, None, 0, rows(random.Random(1)))
+    assert loaded(log, copy, 1) is copy
+
+
+def test_a_copy_that_is_behind_is_brought_up_to_date(log):
+    chance = random.Random(1)
+    behind, _ = step(log, None, 0, rows(chance))
+    step(log, loaded(log, None, 1), 1, rows(chance))
+    assert loaded(log, behind, 2) is behind
+    assert behind.head.number == 1
+
+
+def test_a_copy_of_another_attempt_is_not_trusted(log):
+    failed, _ = step(log, None, 0, rows(random.Random(1)))
+    step(log, None, 0, rows(random.Random(2)))
+    assert loaded(log, failed, 1) is not failed
+
+
+def test_a_copy_that_is_ahead_is_not_used_for_the_batch_it_has_seen(log):
+    chance = random.Random(1)
+    step(log, None, 0, rows(chance))
+    ahead, _ = step(log, None, 1, rows(chance))
+    assert loaded(log, ahead, 1) is not ahead
+
+
+def test_state_that_is_missing_or_damaged_is_never_taken_for_none(log, tmp_path):
+    step(log, None, 0, rows(random.Random(1)))
+    path = tmp_path / "3" / f"{0:012}"
+    whole = path.read_bytes()
+    for damaged in (whole[:-1], whole[:10], b"", whole[:-5] + bytes(5), whole[:30] + b"?" + whole[31:]):
+        path.write_bytes(damaged)
+        with pytest.raises(CorruptionError, match="batch 0 is not what was written; rebuild"):
+            loaded(log, None, 1)
+    path.unlink()
+    with pytest.raises(CorruptionError, match="batch 0 is not there; rebuild"):
+        loaded(log, None, 1)
+
+
+def test_what_an_attempt_left_when_it_was_killed_is_removed_with_the_entries_of_its_time(log, tmp_path):
+    chance, copy = random.Random(1), None
+    copy, _ = step(log, copy, 0, rows(chance))
+    (tmp_path / "3" / f"{0:012}.0123456789abcdef").write_bytes(b"half")
+    for batch in range(1, 40):
+        copy, _ = step(log, copy, batch, rows(chance, 3))
+    assert not [each.name for each in (tmp_path / "3").iterdir() if "." in each.name]
