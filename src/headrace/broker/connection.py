@@ -14,7 +14,7 @@ else on that way (the disk, a client that does not read, a transaction's coordin
 queued for the task in its place, and what comes meanwhile is queued behind it.
 
 Memory per connection: less than two small frames on the way in outside the
-shared budget, and one window of an answer on the way out.
+shared budget, and what a client does not take of one or two windows on the way out.
 """
 
 import asyncio

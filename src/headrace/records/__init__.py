@@ -2,7 +2,7 @@
 
 Promises that bytes which fail a check are refused with `CorruptionError`, and
 that a length read from a batch never sizes an allocation beyond a stated bound.
-Holds no state and does no I/O. Imports `errors` only; the codecs, aiokafka and
+Holds no state and does no I/O. Imports `errors` and `kernels` only; the codecs, aiokafka and
 pyarrow are imported by the first function that needs them, since a broker that
 passes batches through needs none of them.
 """
