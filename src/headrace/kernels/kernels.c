@@ -1,9 +1,9 @@
 /* The loops that go from byte to byte; `__init__.py` says what they are for.
  *
  * Nothing here allocates, keeps anything between calls (but which instructions the processor
- * has) or trusts a byte of the data: a
- * position is used only after it was compared with the end of what it lies in. Outputs
- * are as large as the caller counted beforehand; each function says how large that is.
+ * has) or trusts a byte of the data: a position is used only after it was compared with the
+ * end of what it lies in. Outputs are as large as the caller counted beforehand; each function
+ * says how large that is.
  */
 
 #include <stddef.h>
