@@ -44,6 +44,7 @@ WINDOWS = ("tumbling", "hopping", "session")
 KEYS = {10_000: 4.0, 1_000_000: 3.0}  # and how many times the best peer ours must be
 SYSTEMS = ("bare", "ours", "spark-files", "pathway", "flink", "spark-kafka")
 ON_KAFKA = ("flink", "spark-kafka")
+MOST_BYTES = 8 << 30  # a system that needs more is ended before the machine swaps, and left out
 COLUMNS = ["user", "start", "end", "n", "total"]
 SPARK_KAFKA = (("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.0.0"),)
 FLINK_KAFKA = (("org.apache.flink", "flink-sql-connector-kafka", "5.0.0-2.2"),)
@@ -92,8 +93,9 @@ class System:
         done = threading.Event()
         threading.Thread(target=self._watch, args=(done,), daemon=True).start()
         try:
-            self._process.stdin.write(json.dumps(request) + "\n")
-            self._process.stdin.flush()
+            with contextlib.suppress(BrokenPipeError):  # it ended; what it said tells why
+                self._process.stdin.write(json.dumps(request) + "\n")
+                self._process.stdin.flush()
             return self._reply()
         finally:
             done.set()
@@ -114,7 +116,8 @@ class System:
                 return reply
         self._messages.seek(0)
         words = self._messages.read().decode(errors="replace").strip()[-1500:]
-        raise PeerUnavailable(f"{self.name} ended: {words}")
+        memory = f" with {self.peak_bytes >> 30} GB of memory" if self.peak_bytes > MOST_BYTES else ""
+        raise PeerUnavailable(f"{self.name} ended{memory}: {words}")
 
     def _watch(self, done: threading.Event) -> None:
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -122,6 +125,8 @@ class System:
             while not done.wait(1):
                 tree = [root, *root.children(recursive=True)]
                 self.peak_bytes = max(self.peak_bytes, sum(map(_resident, tree)))
+                if self.peak_bytes > MOST_BYTES:
+                    self._process.kill()
 
 
 def _resident(process: psutil.Process) -> int:
