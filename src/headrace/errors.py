@@ -11,6 +11,7 @@ HeadraceError
 A message gives the cause and the next step.
 """
 
+import errno
 from pathlib import Path
 
 __all__ = [
@@ -73,6 +74,12 @@ class DiskError(HeadraceError):
     def __init__(self, message: str, *, full: bool = False) -> None:
         super().__init__(message)
         self.full = full
+
+    @classmethod
+    def at(cls, path: Path, error: OSError) -> "DiskError":
+        """What the system said of a file that may be written once somebody has seen to it."""
+        reason = f"{path}: {error.strerror or error}; make room or correct the permissions"
+        return cls(reason, full=error.errno in (errno.ENOSPC, errno.EDQUOT))
 
 
 class FencedError(HeadraceError):

@@ -79,6 +79,7 @@ class StreamSink:
             offsets={self.planned.name: output.following},
             watermark_us=output.watermark_us,
             books=output.counts(number),
+            distinct=planned.plan.operator is not None,  # a batch tells of a window once
         )
         self.on_step(f"view {planned.view.name}")
         self.stores[planned.view.name].apply(planned.view.name, batch)

@@ -39,13 +39,14 @@ class ZerosPolicy(NamedTuple):
 class ZerosAhead:
     """The zeros of one active segment. One thread at a time: the writer's."""
 
-    __slots__ = ("_disk", "_file_bytes", "_policy")
+    __slots__ = ("_appended_bytes", "_disk", "_file_bytes", "_policy")
 
     def __init__(self, disk: Disk, policy: ZerosPolicy | None, size_bytes: int) -> None:
         """`size_bytes`: of the file, which has no zeros yet. No policy: there never are any."""
         self._disk = disk
         self._policy = policy
         self._file_bytes = size_bytes
+        self._appended_bytes = 0
 
     def extend(self, fd: int, end: int, *, appended_bytes: int, segment_bytes: int) -> None:
         """Writes zeros behind an append that ended at `end` and is not synced yet, where they are worth it.
@@ -53,12 +54,14 @@ class ZerosAhead:
         A disk that refuses them is left as it would be without: this segment gets no
         more. OSError only if that fails too.
         """
+        larger = max(appended_bytes, self._appended_bytes)
+        self._appended_bytes = appended_bytes
         if end <= self._file_bytes:
             return
         self._file_bytes = end
         if self._policy is None:
             return
-        size = self._policy.zeros_behind(end, appended_bytes=appended_bytes, segment_bytes=segment_bytes)
+        size = self._policy.zeros_behind(end, appended_bytes=larger, segment_bytes=segment_bytes)
         if not size:
             return
         whole, rest = divmod(size, len(_ZEROS))

@@ -48,9 +48,9 @@ class ViewBatch:
     `changes` has the columns `before` and `after` (structs, null where there is no
     row), `kind` (see Kind) and the key; None or an empty table where nothing changed.
     Fields of a row come from `after`, or from the column of that name beside it.
-    Changes of one key count in the order of the table. `offsets` are the next offsets
-    to be read, per topic and partition, once this batch is in; `books` are counts that
-    the store adds up.
+    Changes of one key count in the order of the table; `distinct` says that no key is in
+    it twice, which then is not looked for. `offsets` are the next offsets to be read, per
+    topic and partition, once this batch is in; `books` are counts that the store adds up.
     """
 
     query_id: str
@@ -59,6 +59,7 @@ class ViewBatch:
     offsets: Offsets = field(default_factory=dict)
     watermark_us: int | None = None
     books: Mapping[str, int] = field(default_factory=dict)
+    distinct: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +74,17 @@ class Net:
         return not (self.rows.num_rows or self.removed.num_rows)
 
 
-def net_changes(schema: ViewSchema, changes: pa.Table | None) -> Net:
-    """What stands after all the changes; raises RequestError if they are not of this view."""
+def net_changes(schema: ViewSchema, changes: pa.Table | None, *, distinct: bool = False) -> Net:
+    """What stands after all the changes; raises RequestError if they are not of this view.
+
+    `distinct`: as in `ViewBatch`.
+    """
     if changes is None or changes.num_rows == 0:
         return Net(schema.columns.empty_table(), pa.schema(schema.key_fields()).empty_table())
     changes = changes.combine_chunks()
     removes = _removes(schema, changes)
     keys = _normal(schema, _key_table(schema, changes, removes))
-    last = last_rows(keys)
+    last = None if distinct else last_rows(keys)
     if last is not None:
         changes, keys, removes = changes.take(last), keys.take(last), pc.take(removes, last)
     if not pc.any(removes).as_py():

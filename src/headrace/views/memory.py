@@ -72,7 +72,7 @@ class MemoryStore(Ledgered):
             if entry is None:
                 return False
             schema = entry.ledger.schema
-            net = net_changes(schema, batch.changes)
+            net = net_changes(schema, batch.changes, distinct=batch.distinct)
             if not entry.resets:
                 net = overlaid(schema, [Net(kept.rows, net.removed.slice(0, 0)), net])
             self._put(_with_changes(entry, net.rows, kept.changes, batch))

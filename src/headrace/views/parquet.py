@@ -81,7 +81,9 @@ class ParquetStore(Ledgered):
                 return False
             reached("begun")
             schema = entry.ledger.schema
-            new = folder.write(net_changes(schema, batch.changes), manifest.number + 1)
+            new = folder.write(
+                net_changes(schema, batch.changes, distinct=batch.distinct), manifest.number + 1
+            )
             reached("rows written")
             parts = [*(() if entry.resets else manifest.parts), *([] if new is None else [new])]
             changed = 0 if batch.changes is None else batch.changes.num_rows

@@ -138,7 +138,4 @@ def _explained(path: Path) -> Iterator[None]:
     except FileNotFoundError:
         raise
     except OSError as error:
-        full = error.errno in (28, 122)  # no space, or over quota
-        raise DiskError(
-            f"{path}: {error.strerror or error}; make room or correct the permissions", full=full
-        ) from error
+        raise DiskError.at(path, error) from error

@@ -92,7 +92,7 @@ class SqlStore(Ledgered):
             schema = entry.ledger.schema
             if entry.resets:
                 session.clear(before.schema, schema)
-            session.write_rows(schema, net_changes(schema, batch.changes))
+            session.write_rows(schema, net_changes(schema, batch.changes, distinct=batch.distinct))
             reached("rows written")
             changes, sequence = kept_changes(schema, batch, entry.ledger.sequence)
             session.write_changes(view, changes, sequence - schema.keep_changes)

@@ -126,15 +126,21 @@ def listed(table):
 
 @dataclass
 class View:
-    """What a store makes of changes; fails when a change does not begin where the last one ended."""
+    """What a store makes of changes.
+
+    Fails when a change does not begin where the last one ended, or one batch tells of a result twice.
+    """
 
     results: dict = field(default_factory=dict)
     kinds: list = field(default_factory=list)
 
     def apply(self, changes):
+        seen = set()
         for change in listed(changes):
             before, after, kind = change.pop("before"), change.pop("after"), change.pop("kind")
             place = tuple(sorted(change.items()))
+            assert place not in seen, place
+            seen.add(place)
             assert self.results.get(place) == before, (place, self.results.get(place), before)
             assert (kind == 3) == (after is None)
             self.kinds.append(kind)

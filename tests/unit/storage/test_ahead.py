@@ -64,6 +64,16 @@ def test_a_large_append_writes_no_zeros(disk, open_ahead):
     assert disk.list(log.path)[FIRST] == log.size_bytes
 
 
+def test_a_small_append_behind_a_large_one_writes_none_either(disk, open_ahead):
+    log = open_ahead(disk)
+    for number in range(3):  # as transactions do: records, and the marker of their end
+        commit(log, batch(b"x" * 2000))
+        commit(log, small(number))
+        assert disk.list(log.path)[FIRST] == log.size_bytes
+    commit(log, small(9))
+    assert disk.list(log.path)[FIRST] > log.size_bytes
+
+
 def test_a_roll_and_a_clean_close_cut_the_zeros_off_durably(disk, open_ahead):
     log = open_ahead(disk)
     expected = grown(disk, log)

@@ -7,7 +7,6 @@ It is not synced: after such a crash Spark's own files, which name the batches t
 are in no better state, and a checkpoint that cannot be used is built anew from the log.
 """
 
-import errno
 import json
 import struct
 from collections.abc import Iterator, Sequence
@@ -110,7 +109,4 @@ def _explained(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        raise DiskError(
-            f"{path}: {error.strerror or error}; make room or correct the permissions", full=full
-        ) from error
+        raise DiskError.at(path, error) from error
