@@ -1,6 +1,8 @@
-"""Shared by all tiers: one local Spark a worker, and a log that is ours or Kafka."""
+"""Shared by all tiers: one local Spark a worker, a log that is ours or Kafka, what may not be skipped."""
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
+from typing import NoReturn
 
 import pytest
 from hypothesis import settings
@@ -57,6 +59,22 @@ def postgres():
         pytest.skip(str(reason))
     with server:
         yield server
+
+
+@pytest.fixture
+def without_real_disk() -> Callable[[str], NoReturn]:
+    """Skips a test that has to mount a file system and cannot.
+
+    Where HEADRACE_REQUIRE_REAL_DISKS is 1 such a test fails instead: what fails on
+    real disks is not to be skipped unnoticed where it could have run.
+    """
+
+    def give_up(reason: str) -> NoReturn:
+        if os.environ.get("HEADRACE_REQUIRE_REAL_DISKS") == "1":
+            pytest.fail(f"{reason}; unset HEADRACE_REQUIRE_REAL_DISKS to skip this")
+        pytest.skip(reason)
+
+    return give_up
 
 
 @pytest.fixture(params=["ours", pytest.param("kafka", marks=pytest.mark.kafka)])

@@ -150,7 +150,10 @@ async def send_all(broker: BrokerProcess, choose: Callable[[list[Case]], list[Ca
         bystander = group.create_task(watch(broker.bootstrap, "bystander", report, stop))
         for case in cases:
             before = busy_seconds(broker.pid)
-            report.outcomes[await _send_stuffed(broker, case)] += 1
+            outcome = await _send_stuffed(broker, case)
+            report.outcomes[outcome] += 1
+            if outcome == "silent":
+                report.silent.append(case)
             used = busy_seconds(broker.pid) - before
             assert used < STUFFED_BUSY_S, f"{case.name} kept the broker busy for {used:.1f} s"
         stop.set()
@@ -167,7 +170,7 @@ async def _send_stuffed(broker: BrokerProcess, case: Case) -> str:
     except (asyncio.IncompleteReadError, ConnectionError):
         return "closed"
     except TimeoutError:
-        return "silent"
+        return "parked" if case.may_park else "silent"
     finally:
         sender.abort()
 
@@ -176,10 +179,11 @@ def check_stuffed(broker: BrokerProcess, choose: Callable[[list[Case]], list[Cas
     before = peak_memory(broker.pid)
     report = asyncio.run(send_all(broker, choose))
     grown = peak_memory(broker.pid) - before
-    print(
-        f"{report.outcomes}, slowest bystander {max(report.bystander_s):.2f} s, peak {grown / MIB:+.0f} MiB"
-    )
+    slowest = max(report.bystander_s)
+    print(f"{report.outcomes}, slowest bystander {slowest:.2f} s, peak {grown / MIB:+.0f} MiB")
     assert broker.is_alive()
+    assert not report.silent, f"neither answered nor closed: {[case.name for case in report.silent[:5]]}"
+    assert slowest < SLOWEST_BYSTANDER_S
     assert "Traceback" not in broker.output(), broker.output()[-4000:]
     assert grown < STUFFED_PEAK_BYTES
 

@@ -6,8 +6,7 @@ import sys
 
 import pytest
 from broker.conftest import NOW_MS, Peer, batch_of
-from prometheus_text import parse
-from test_metrics import ask, value
+from scraping import scrape, value
 from test_overload import BATCH, commit, events, wait_for
 
 from headrace.testing.broker import running_broker
@@ -29,10 +28,6 @@ def peer(broker):
     peer = Peer(broker.port)
     yield peer
     peer.close()
-
-
-def scrape(broker):
-    return parse(ask(broker.metrics_port, "/metrics")[2])
 
 
 def near(broker, group="slow"):

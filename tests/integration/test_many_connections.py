@@ -4,6 +4,8 @@ import asyncio
 import os
 import resource
 import struct
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -112,7 +114,7 @@ async def wait_dismissed(healthy: RawConnection) -> None:
 class Hindrance:
     """Opens clients that misbehave and stay."""
 
-    async def __call__(self, bootstrap: str) -> list[RawConnection]:
+    async def __call__(self, bootstrap: str) -> "list[RawConnection] | list[Replaying]":
         raise NotImplementedError
 
 
@@ -153,6 +155,48 @@ class BoastfulHalfSenders(HalfSenders):
     announced_bytes = 99 * MIB
 
 
+REPLAY = """
+import socket, sys
+connection, request = socket.create_connection(("127.0.0.1", int(sys.argv[1]))), bytes.fromhex(sys.argv[2])
+room = bytearray(1 << 20)
+while True:
+    connection.sendall(request)
+    left = int.from_bytes(connection.recv(4, socket.MSG_WAITALL), "big")
+    while left:
+        came = connection.recv_into(room, min(left, len(room)))
+        if not came:
+            sys.exit()  # the broker has ended
+        left -= came
+    print("all of it", flush=True)
+"""
+
+
+class Replaying:
+    """A process that reads a history again and again, until it is told to stop."""
+
+    def __init__(self, bootstrap: str, request: bytes) -> None:
+        command = [sys.executable, "-c", REPLAY, bootstrap.rpartition(":")[2], request.hex()]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE)
+        assert self._process.stdout is not None and self._process.stdout.readline()
+
+    def abort(self) -> None:
+        self._process.kill()
+        out, _ = self._process.communicate()
+        assert out.count(b"all of it") > 1, "it was no hindrance"
+
+
+class ReplayingReader(Hindrance):
+    """Somebody who tries things out on old history, as fast as it is served, in a process of its own."""
+
+    async def __call__(self, bootstrap: str) -> list[Replaying]:
+        filler = await RawConnection.open(bootstrap)
+        await filler.create("history")
+        for _ in range(50):
+            await filler.produce("history", [os.urandom(1_000_000)])
+        filler.close()
+        return [Replaying(bootstrap, frame_of(fetch_request("history", 0, max_bytes=50_000_000)))]
+
+
 class QuickHalfSenders(Hindrance):
     """The same with small requests: below any budget, but many."""
 
@@ -164,8 +208,10 @@ class QuickHalfSenders(Hindrance):
         return senders
 
 
-@pytest.mark.parametrize("hindrance", [SilentReaders, HalfSenders, BoastfulHalfSenders, QuickHalfSenders])
-def test_clients_that_stall_cost_others_nothing(tmp_path: Path, hindrance: type[Hindrance]):
+@pytest.mark.parametrize(
+    "hindrance", [SilentReaders, HalfSenders, BoastfulHalfSenders, QuickHalfSenders, ReplayingReader]
+)
+def test_clients_that_stall_or_replay_cost_others_nothing(tmp_path: Path, hindrance: type[Hindrance]):
     with BrokerProcess(tmp_path) as broker:
         asyncio.run(with_and_without(broker, hindrance()))
         assert broker.is_alive()

@@ -1,48 +1,27 @@
 """The metrics and health of a running broker, as a Prometheus server would see them."""
 
 import contextlib
-import http.client
+import errno
 import json
+import os
 import socket
 import struct
 from pathlib import Path
 
 import pytest
-from broker.conftest import Peer, batch_of
+from broker.conftest import NOW_MS, Peer, batch_of
 from clients.waiting import wait_until
 from prometheus_text import parse
+from scraping import ask, count, scrape, value
 
 from headrace.errors import ConfigError
+from headrace.records import Record, encode_batch
+from headrace.storage import Disk
 from headrace.testing.broker import BrokerProcess, running_broker
 from headrace.testing.disk import SimulatedDisk
 from headrace.wire import Api
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
-
-
-def ask(port, path, method="GET"):
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
-    try:
-        connection.request(method, path)
-        answer = connection.getresponse()
-        return answer.status, answer.headers["Content-Type"], answer.read().decode()
-    finally:
-        connection.close()
-
-
-def scrape(broker):
-    status, kind, text = ask(broker.metrics_port, "/metrics")
-    assert status == 200
-    assert kind.startswith("text/plain; version=0.0.4")
-    return parse(text)
-
-
-def value(families, name, **labels):
-    return families[name]["samples"].get((name, tuple(sorted(labels.items()))), 0)
-
-
-def count(families, name, **labels):
-    return families[name]["samples"].get((f"{name}_count", tuple(sorted(labels.items()))), 0)
 
 
 @pytest.fixture(scope="module")
@@ -148,6 +127,33 @@ def test_what_retention_removed_is_counted(tmp_path):
         while value(found, "headrace_retention_segments_total", topic="short") < 4:
             found = scrape(broker)
     assert value(found, "headrace_partition_log_start", topic="short", partition="0") == 4
+    assert value(found, "headrace_upkeep_seconds_total") > 0
+    assert value(found, "headrace_upkeep_failures_total", topic="short") == 0
+
+
+class NoRoomToCompact(Disk):
+    """Full for whoever wants to begin a compacted segment, and for nobody else."""
+
+    def open(self, path, *, write=False, create=False):
+        if create and ".clog" in path.name:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return super().open(path, write=write, create=create)
+
+
+def test_a_compaction_that_fails_is_counted_and_harms_nobody(tmp_path):
+    with running_broker(
+        tmp_path, disk=NoRoomToCompact(), metrics_listen="127.0.0.1:0", upkeep_interval_ms=20
+    ) as broker:
+        peer = Peer(broker.port)
+        peer.create("table", segment_bytes=1024, cleanup_policy="compact")
+        batch = encode_batch([Record(0, NOW_MS, b"key", b"x" * 800)])
+        for offset in range(4):
+            assert peer.produce("table", bytearray(batch)).base_offset == offset
+        wait_until(lambda: value(scrape(broker), "headrace_upkeep_failures_total", topic="table") >= 2)
+        assert [len(peer.fetch("table", offset).records) for offset in range(4)] == [len(batch)] * 4
+        assert peer.produce("table", bytearray(batch)).error_code == 0
+        peer.close()
+        assert value(scrape(broker), "headrace_compaction_saved_bytes_total", topic="table") == 0
 
 
 def test_a_healthy_broker_answers_200(broker):

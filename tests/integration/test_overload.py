@@ -8,6 +8,7 @@ import time
 import pytest
 from broker.conftest import Peer, batch_of
 from confluent_kafka import Consumer, Producer
+from scraping import scrape, value
 
 from headrace.records import decode_batch
 from headrace.testing.batches import batches_in
@@ -21,7 +22,7 @@ NOT_ENOUGH_REPLICAS, POLICY_VIOLATION, OFFSET_OUT_OF_RANGE = 19, 44, 1
 
 @pytest.fixture
 def broker(tmp_path):
-    with running_broker(tmp_path) as broker:
+    with running_broker(tmp_path, metrics_listen="127.0.0.1:0") as broker:
         yield broker
 
 
@@ -48,6 +49,11 @@ def produce(peer, topic):
     data = [{"name": topic, "partition_data": [{"index": 0, "records": bytearray(BATCH)}]}]
     answer = peer.request(Api.PRODUCE, 9, {"acks": -1, "timeout": 10_000, "topic_data": data})
     return answer.responses[0].partition_responses[0], answer.throttle_time
+
+
+def counted(broker, what, **labels):
+    """What a scrape says of one of the counters of overload."""
+    return value(scrape(broker), f"headrace_{what}_total", **labels)
 
 
 def produce_until(peer, topic, wanted, most=100):
@@ -84,16 +90,30 @@ def test_block_slows_producers_down_then_sends_them_back_until_consumers_catch_u
     create(peer, "blocking", "block")
     commit(peer, "blocking", 0)
     wait_measured(broker, "blocking")
-    produce_until(peer, "blocking", lambda part, throttle_ms: throttle_ms > 0)
+    waits_ms = []
+
+    def is_slowed_down(part, throttle_ms):
+        waits_ms.append(throttle_ms)
+        return throttle_ms > 0
+
+    def is_sent_back(part, throttle_ms):
+        waits_ms.append(throttle_ms)
+        return part.error_code == NOT_ENOUGH_REPLICAS
+
+    produce_until(peer, "blocking", is_slowed_down)
+    assert counted(broker, "blocked_batches", topic="blocking") == 0
     peer.request(Api.METADATA, 12, {"topics": []})  # waits for what is left of that: the next does not
     began = time.monotonic()
     _, throttle_ms = produce(peer, "blocking")
-    produce(peer, "blocking")  # waits at the broker, though this client does not heed what it was told
+    # The next waits at the broker, though this client does not heed what it was told.
+    waits_ms += [throttle_ms, produce(peer, "blocking")[1]]
     assert time.monotonic() - began > throttle_ms / 1000 - 0.01
-    produce_until(peer, "blocking", lambda part, _: part.error_code == NOT_ENOUGH_REPLICAS)
+    produce_until(peer, "blocking", is_sent_back)
     held = broker.partition("blocking", 0).log
     assert held.size_bytes <= 2 * BOUND + len(BATCH)
-    assert broker.metrics.blocked.value("blocking") >= 1
+    assert counted(broker, "blocked_batches", topic="blocking") == 1
+    told_s = counted(broker, "throttle_seconds", reason="overload")
+    assert told_s == pytest.approx(sum(waits_ms) / 1000)
     with_room = Peer(broker.port)
     commit(with_room, "blocking", held.high_watermark)
     wait_for(lambda: produce(with_room, "blocking")[0].error_code == 0)
@@ -120,7 +140,7 @@ def test_a_blocked_librdkafka_producer_delivers_everything_once_its_consumer_is_
     for number in range(30):
         producer.produce("patient", b"%04d" % number + b"x" * 2000, callback=lambda e, _: failures.append(e))
     producer.poll(0)
-    wait_for(lambda: broker.metrics.blocked.value("patient"))
+    wait_for(lambda: counted(broker, "blocked_batches", topic="patient"))
     consumer = Consumer(
         {
             "bootstrap.servers": f"127.0.0.1:{broker.port}",
@@ -152,7 +172,7 @@ def test_drop_oldest_moves_the_log_start_up_and_counts_what_went(broker, peer):
     wait_for(lambda: log.start_offset == 16)  # four batches are as much as the bound allows
     assert peer.fetch("leaky", 2).error_code == OFFSET_OUT_OF_RANGE
     assert peer.fetch("leaky", 16).error_code == 0
-    assert wait_for(lambda: broker.metrics.dropped.value("leaky", "oldest")) == 14
+    assert wait_for(lambda: counted(broker, "dropped_records", topic="leaky", which="oldest")) == 14
     assert sum(event["records"] for event in wait_for(lambda: events(broker, "dropped-oldest"))) == 14
 
 
@@ -165,7 +185,7 @@ def test_drop_newest_refuses_what_exceeds_the_bound_and_counts_it(broker, peer):
     refused = 1 + sum(produce(peer, "full")[0].error_code == POLICY_VIOLATION for _ in range(3))
     assert refused == 4
     assert broker.partition("full", 0).log.high_watermark == taken
-    assert broker.metrics.dropped.value("full", "newest") == 4
+    assert counted(broker, "dropped_records", topic="full", which="newest") == 4
     first = wait_for(lambda: events(broker, "dropped-newest"))[0]
     assert first == {**first, "topic": "full", "partition": 0, "group": None}
     assert first["records"] >= 1

@@ -2,14 +2,18 @@
 
 import dataclasses
 import shutil
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import RetriableError
 
 if TYPE_CHECKING:
     from headrace.broker.server import Broker
+    from headrace.storage import Damage
 
-__all__ = ["Health", "health"]
+__all__ = ["Health", "damage_warning", "health"]
+
+MOST_RANGES = 10  # that are named of one partition
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +74,19 @@ def _disk(broker: "Broker") -> list[str]:
 
 def _damage(broker: "Broker") -> list[str]:
     return [
-        f"partition {topic.name}:{index} has {len(log.damage)} damaged ranges, which are not served"
+        damage_warning(f"{topic.name}:{index}", log.damage)
         for topic in broker.topics.all()
         for index, log in enumerate(topic.partitions)
         if log.damage
     ]
+
+
+def damage_warning(partition: str, damage: Sequence["Damage"]) -> str:
+    """Names file, bytes and records of what is damaged; of very many ranges the first."""
+    named = "; ".join(
+        f"{each.path} [{each.start}, {each.end}), records {each.first_offset} to {each.next_offset - 1}"
+        for each in damage[:MOST_RANGES]
+    )
+    left_out = len(damage) - MOST_RANGES
+    rest = f"; and {left_out} more, in the file damage beside it" if left_out > 0 else ""
+    return f"partition {partition} has {len(damage)} damaged ranges, which are not served: {named}{rest}"

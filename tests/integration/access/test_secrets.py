@@ -1,8 +1,11 @@
 """Secrets are planted everywhere they pass, and looked for everywhere they must not be."""
 
 import base64
+import contextlib
 import json
 import os
+import socket
+import ssl
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +16,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 from headrace.broker.access import offline
 from headrace.broker.access.store import AccessStore
 from headrace.testing.broker import BrokerProcess
+from headrace.wire import Api, encode_request
 
 ADMIN, ALICE, WRONG = "planted-admin-pw-1b7", "planted-alice-pw-2c8", "planted-wrong-pw-3d9"
 
@@ -54,6 +58,41 @@ class World:
         self.printed.append(text)
         return text
 
+    def json(self, *arguments, **options):
+        """What a command answers to programs; nothing else may be printed."""
+        return json.loads(self.headrace(*arguments, "--json", **options))
+
+    def plain_login(self, spoiled=bytes):
+        """What the broker answers to alice's login by PLAIN, until it closes the connection."""
+        context = ssl.create_default_context(cafile=self.settings["tls_client_ca"])
+        address = ("127.0.0.1", self.process.port)
+        with (
+            socket.create_connection(address, timeout=60) as plain,
+            context.wrap_socket(plain, server_hostname="127.0.0.1") as opened,
+        ):
+            opened.sendall(encode_request(Api.SASL_HANDSHAKE, 1, 1, "test", {"mechanism": "PLAIN"}))
+            assert len(opened.recv(4096)) > 4
+            login = {"auth_bytes": f"\0alice\0{WRONG}".encode()}
+            opened.sendall(spoiled(encode_request(Api.SASL_AUTHENTICATE, 2, 2, "test", login)))
+            if spoiled is cut_short:  # nobody would answer: hang up
+                socket.socket.shutdown(opened, socket.SHUT_WR)
+            answer = b""
+            with contextlib.suppress(ssl.SSLError, ConnectionResetError):
+                while received := opened.recv(4096):
+                    answer += received
+        return answer.decode(errors="replace")
+
+
+def cut_short(frame):
+    """Without its last byte, which stands behind the password: more is announced than comes."""
+    return frame[:-1]
+
+
+def overstated(frame):
+    """A whole frame, in which the login claims to be longer than the frame."""
+    frame[frame.index(b"\0alice") - 1] += 40
+    return frame
+
 
 def secrets_of(world):
     """Passwords, the private key's text, and all that SCRAM derived from them."""
@@ -67,17 +106,32 @@ def secrets_of(world):
 
 
 def test_secrets_stay_where_they_belong(world):
-    world.headrace("users", "add", "alice", "--new-password-file", str(world.files / "alice"))
-    world.headrace("users", "list", "--json")
+    added = world.json("users", "add", "alice", "--new-password-file", str(world.files / "alice"))
+    assert added == {"user": "alice", "added": True}
+    assert [each["user"] for each in world.json("users", "list")["users"]] == ["admin", "alice"]
     world.headrace("topics", "create", "orders")
-    listed = json.loads(world.headrace("topics", "list", "--json"))["topics"]
+    listed = world.json("topics", "list")["topics"]
     assert [each["size_bytes"] for each in listed if each["topic"] == "orders"] == [0]
-    world.headrace("acls", "add", "alice", "--operation", "read", "--topic", "orders")
-    assert "orders" in world.headrace("acls", "list", "--of", "alice")
+    entry = {
+        "user": "User:alice",
+        "permission": "allow",
+        "operation": "read",
+        "resource": "topic",
+        "name": "orders",
+        "pattern": "literal",
+        "host": "*",
+    }
+    allowed = ("alice", "--operation", "read", "--topic", "orders")
+    assert world.json("acls", "add", *allowed) == {"acls": [entry]}
+    assert world.json("acls", "list", "--of", "alice") == {"acls": [entry]}
     world.headrace("tail", "orders", "--no-follow", user="alice")
     world.headrace("topics", "delete", "orders", "--yes", user="alice", expect=1)
     failed = world.headrace("topics", "list", user="alice", password="wrong", expect=1)
     assert "wrong user or password" in failed
+    assert world.json("acls", "remove", *allowed) == {"acls": [entry]}
+    answered = [world.plain_login(spoiled) for spoiled in (bytes, cut_short, overstated)]
+    assert "wrong user or password" in answered[0]
+    assert answered[1:] == ["", ""]
     world.headrace("users", "add", "--help", user=None, environment={"HEADRACE_PASSWORD": ALICE})
     world.headrace("broker", "--help", user=None, environment={"HEADRACE_NEW_PASSWORD": ALICE})
     world.headrace("users", "list", "--data", str(world.process.data), user=None)
@@ -107,6 +161,7 @@ def test_secrets_stay_where_they_belong(world):
 
     places = {
         "what commands printed": "\n".join(world.printed),
+        "answers to logins": "\n".join(answered),
         "the broker's log": world.process.output(),
         "DescribeConfigs": answers,
         "the broker's arguments": command_line,
@@ -116,7 +171,8 @@ def test_secrets_stay_where_they_belong(world):
             places[str(path)] = path.read_bytes().decode(errors="replace")
     found = [(where, secret) for where, text in places.items() for secret in secrets if secret in text]
     assert found == []
-    assert "login from 127.0.0.1" in places["the broker's log"], "the log is the one that was looked at"
+    for line in ("login from 127.0.0.1", "closing the connection from 127.0.0.1"):
+        assert line in places["the broker's log"], "the log is the one that was looked at"
     kept = users_file.read_text()
     assert not [password for password in (ADMIN, ALICE, WRONG) if password in kept]
     assert users_file.stat().st_mode & 0o777 == 0o600
@@ -153,6 +209,6 @@ def test_a_users_name_and_removal_on_the_command_line(world):
     assert "not allowed" in world.headrace("users", "list", user="alice", expect=1)
     assert "not allowed" in world.headrace("acls", "list", user="alice", expect=1)
     world.headrace("acls", "remove", "alice", "--operation", "read", "--topic", "nothing", expect=1)
-    world.headrace("users", "remove", "alice", "--yes")
+    assert world.json("users", "remove", "alice", "--yes") == {"user": "alice", "removed": True}
     world.headrace("users", "remove", "alice", "--yes", expect=1)
     assert "alice" not in world.headrace("users", "list")

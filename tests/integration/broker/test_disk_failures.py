@@ -1,11 +1,13 @@
 """A disk that fails, fills up or rots under a running broker."""
 
 import contextlib
+import json
 import subprocess
 from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
+from scraping import ask, scrape, value
 
 from headrace.errors import RetriableError
 from headrace.records import read_header
@@ -50,14 +52,15 @@ def test_a_full_disk_refuses_and_takes_again_when_there_is_room():
         assert (again.error_code, again.base_offset) == (0, 1)
 
 
-def test_damage_is_never_served_and_everything_around_it_is(tmp_path):
+def test_damage_is_never_served_and_everything_around_it_is(tmp_path, caplog):
     with running_broker(tmp_path) as broker, contextlib.closing(Peer(broker.port)) as peer:
         peer.create("t", segment_bytes=100_000)
         for n in range(10):
             peer.produce("t", batch_of(bytes([n]) * 40_000))
         path = broker.partition("t", 0).log.path
-    _flip_in_the_middle_of_batch(next(path.glob("*02.log")), 1)  # offset 3, in a sealed segment
-    with running_broker(tmp_path) as broker:
+    file = next(path.glob("*02.log"))
+    start, end = _flip_in_the_middle_of_batch(file, 1)  # offset 3, in a sealed segment
+    with running_broker(tmp_path, metrics_listen="127.0.0.1:0") as broker:
         read, closed = _read_all(broker.port, "t", 10)
         assert sorted(read) == [0, 1, 2, 4, 5, 6, 7, 8, 9]
         assert closed <= 1
@@ -66,15 +69,26 @@ def test_damage_is_never_served_and_everything_around_it_is(tmp_path):
         assert (damage.first_offset, damage.next_offset) == (3, 4)
         with contextlib.closing(Peer(broker.port)) as peer:
             assert peer.fetch("t", 3).error_code == ErrorCode.corrupt_message
+        where = f"{file} [{start}, {end})"
+        told = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+        assert [line.startswith(f"{where}: records 3 to 3 are damaged") for line in told] == [True]
+        status, _, text = ask(broker.metrics_port, "/health")
+        assert status == 200  # all else is served
+        (warning,) = json.loads(text)["warnings"]
+        assert warning.startswith("partition t:0 ")
+        assert f"{where}, records 3 to 3" in warning
+        assert value(scrape(broker), "headrace_damaged_ranges", topic="t") == 1
 
 
-def _flip_in_the_middle_of_batch(path: Path, number: int) -> None:
+def _flip_in_the_middle_of_batch(path: Path, number: int) -> tuple[int, int]:
+    """Spoils a byte of one batch; where the batch begins and ends."""
     data = bytearray(path.read_bytes())
     position = 0
     for _ in range(number):
         position += read_header(data, position).size_bytes
     data[position + 20_000] ^= 0x10
     path.write_bytes(data)
+    return position, position + read_header(data, position).size_bytes
 
 
 def _read_all(port: int, topic: str, end: int) -> tuple[set[int], int]:
@@ -102,13 +116,13 @@ def _read_all(port: int, topic: str, end: int) -> tuple[set[int], int]:
 
 
 @pytest.fixture
-def small_disk(tmp_path):
+def small_disk(tmp_path, without_real_disk):
     """A real file system of 12 MB."""
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=12m", "tmpfs", str(tmp_path)], capture_output=True, check=False
     )
     if mounted.returncode:
-        pytest.skip(f"a tmpfs cannot be mounted here: {mounted.stderr.decode().strip()}")
+        without_real_disk(f"a tmpfs cannot be mounted here: {mounted.stderr.decode().strip()}")
     yield tmp_path
     subprocess.run(["umount", "-l", str(tmp_path)], check=True)
 

@@ -68,6 +68,16 @@ def test_a_second_broker_on_the_same_data_is_refused_in_one_line(start):
     assert first.poll() is None
 
 
+def test_data_of_a_newer_format_is_refused_in_one_line(start, tmp_path):
+    (tmp_path / "log" / "topics").mkdir(parents=True)
+    (tmp_path / "log" / "headrace.json").write_text('{"format_version": 2, "cluster_id": "x"}')
+    process = start()
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out) == (2, "")
+    assert err.count("\n") == 1
+    assert "has format version 2, this Headrace reads 1; install the version that wrote it" in err
+
+
 def test_settings_come_from_flags_and_from_the_environment(start, monkeypatch):
     monkeypatch.setenv("HEADRACE_NODE_ID", "7")
     process = start("--json", "--default-partitions", "3")

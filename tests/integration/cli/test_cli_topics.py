@@ -46,7 +46,9 @@ def test_a_bad_name_and_a_bad_configuration_are_refused_with_the_cause(headrace)
 
 
 def test_partitions_and_configurations_are_altered(headrace, topic):
-    headrace.run("topics", "alter", topic, "--partitions", "4", "--config", "max.message.bytes=2000000")
+    altered = headrace.json("topics", "alter", topic, "-p", "4", "--config", "max.message.bytes=2000000")
+    set_to = {"max.message.bytes": "2000000"}
+    assert altered == {"topic": topic, "partitions": 4, "set": set_to, "unset": []}
     described = headrace.json("topics", "describe", topic)
     configs = {each["name"]: each for each in described["configs"]}
     assert len(described["partitions"]) == 4
@@ -54,7 +56,8 @@ def test_partitions_and_configurations_are_altered(headrace, topic):
         "2000000",
         "topic",
     )
-    headrace.run("topics", "alter", topic, "--unset", "max.message.bytes")
+    altered = headrace.json("topics", "alter", topic, "--unset", "max.message.bytes")
+    assert altered == {"topic": topic, "partitions": None, "set": {}, "unset": ["max.message.bytes"]}
     configs = {each["name"]: each for each in headrace.json("topics", "describe", topic)["configs"]}
     assert configs["max.message.bytes"]["source"] == "default"
 

@@ -83,9 +83,13 @@ class Membership:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberState:
-    """A member as it is now; `records` are those that came since the last look."""
+    """A member as it is now; `records` are those that came since the last look.
+
+    `revoked` are the partitions that were ever taken from it.
+    """
 
     assigned: frozenset[tuple[str, int]]
+    revoked: frozenset[tuple[str, int]]
     rebalances: int
     records: tuple[Record, ...]
     error: str | None = None

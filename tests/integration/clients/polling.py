@@ -21,6 +21,7 @@ class Consumer(ABC):
     """The few calls of a client's consumer that a member or a reader needs."""
 
     rebalances = 0
+    revoked: frozenset[tuple[str, int]] = frozenset()
 
     @abstractmethod
     def poll(self, timeout_s: float) -> list[Record]: ...
@@ -92,7 +93,11 @@ class PollingMember:
             records.append(self._records.get())
         assigned = self._carry_out(self._consumer.assigned)
         return MemberState(
-            assigned=assigned, rebalances=self._consumer.rebalances, records=tuple(records), error=self._error
+            assigned=assigned,
+            revoked=self._consumer.revoked,
+            rebalances=self._consumer.rebalances,
+            records=tuple(records),
+            error=self._error,
         )
 
     def commit(self, topic: str, offsets: Mapping[int, int]) -> None:

@@ -169,7 +169,8 @@ class RemoteDriver(Driver):
     def member(self, handle: int) -> MemberState:
         found = self.process.call("member", handle=handle)
         records = tuple(record_from(fields) for fields in found["records"])
-        return MemberState(**{**found, "assigned": _pairs(found["assigned"]), "records": records})
+        places = {name: _pairs(found[name]) for name in ("assigned", "revoked")}
+        return MemberState(**{**found, **places, "records": records})
 
     def commit(self, handle: int, topic: str, offsets: Mapping[int, int]) -> None:
         self.process.call("commit", handle=handle, topic=topic, offsets=offsets)

@@ -245,7 +245,9 @@ def test_a_cooperative_rebalance_leaves_kept_partitions_with_their_owner(
     first = join(client, membership)
     wait_shared([first], all_of(topic))
     second = join(client, membership)
-    assert sorted(len(owned) for owned in wait_shared([first, second], all_of(topic))) == [2, 2]
+    kept, moved = wait_shared([first, second], all_of(topic))
+    assert (len(kept), len(moved)) == (2, 2)
+    assert first.look().revoked == moved  # and at no time what it kept
 
 
 def test_members_of_all_four_clients_share_one_classic_group(

@@ -1,5 +1,6 @@
 import pytest
 
+from headrace.records import decode_batch
 from headrace.testing.batches import batch, commit, read_all
 
 FIRST = "00000000000000000000.log"
@@ -180,14 +181,55 @@ def test_the_newest_segment_lost_whole_is_no_reason_to_give_offsets_again(disk, 
     assert open_log(disk, segment_bytes=1024).append(batch(b"y"), now_ms=1).base_offset == 10
 
 
-def test_a_partition_of_many_segments_is_opened_without_opening_them(disk, open_log):
+class Watch:
+    """What is opened and read of a disk from now on."""
+
+    def __init__(self, disk):
+        self.opened, self.read_bytes = [], 0
+        opening, reading, reading_whole = disk.open, disk.pread, disk.read_file
+
+        def open_(path, **how):
+            self.opened.append(path.name)
+            return opening(path, **how)
+
+        def pread(*place):
+            return self._count(reading(*place))
+
+        disk.open, disk.pread = open_, pread
+        disk.read_file = lambda path: self._count(reading_whole(path))
+
+    def _count(self, data):
+        self.read_bytes += len(data)
+        return data
+
+
+def test_thousands_of_segments_are_opened_by_reading_the_unclean_end_only(disk, open_log):
     log = open_log(disk, segment_bytes=1024)
-    for _ in range(200):
-        commit(log, batch(b"x" * 900))
+    for first in range(0, 3000, 100):
+        commit(log, *[batch(b"%04d" % n + b"x" * 900) for n in range(first, first + 100)])
+    assert log.segment_count == 3000
+
+    disk = disk.after_kill()
+    watch = Watch(disk)
+    log = open_log(disk, segment_bytes=1024)
+    assert (log.segment_count, log.high_watermark) == (3000, 3000)
+    assert 0 < log.scanned_bytes <= 1024
+    assert len(watch.opened) <= 3
+    assert watch.read_bytes < 16_384
+    assert_one_is_read_in_the_middle(log, watch)
     log.close()
-    opened = []
-    original = disk.open
-    disk.open = lambda path, **how: opened.append(path.name) or original(path, **how)
+
+    watch = Watch(disk)
     log = open_log(disk, segment_bytes=1024)
-    assert log.segment_count >= 199
-    assert len(opened) <= 2
+    assert (log.segment_count, log.high_watermark, log.scanned_bytes) == (3000, 3000, 0)
+    assert len(watch.opened) <= 2
+    assert watch.read_bytes < 16_384
+    assert_one_is_read_in_the_middle(log, watch)
+
+
+def assert_one_is_read_in_the_middle(log, watch):
+    opened, read_bytes = len(watch.opened), watch.read_bytes
+    (record,) = decode_batch(log.read(1500, 1))
+    assert (record.offset, record.value[:4]) == (1500, b"1500")
+    assert len(watch.opened) - opened <= 1
+    assert watch.read_bytes - read_bytes < 8192

@@ -296,7 +296,7 @@ class AiokafkaConsumer(Consumer, aiokafka.ConsumerRebalanceListener):
         self.rebalances += 1
 
     def on_partitions_revoked(self, revoked: Sequence[TopicPartition]) -> None:
-        pass
+        self.revoked |= {(place.topic, place.partition) for place in revoked}
 
     def poll(self, timeout_s: float) -> list[Record]:
         found = self._loop.run(self._consumer.getmany(timeout_ms=int(timeout_s * 1000)))

@@ -247,7 +247,7 @@ class KafkaPythonConsumer(Consumer, kafka.ConsumerRebalanceListener):
         self.rebalances += 1
 
     def on_partitions_revoked(self, revoked: Sequence[TopicPartition]) -> None:
-        pass
+        self.revoked |= {(place.topic, place.partition) for place in revoked}
 
     def poll(self, timeout_s: float) -> list[Record]:
         with _kafka_errors():

@@ -230,10 +230,13 @@ class LibrdkafkaConsumer(Consumer):
         self._consumer.assign([ck.TopicPartition(topic, p, offset) for p, offset in start.items()])
 
     def subscribe(self, topics: Sequence[str]) -> None:
-        self._consumer.subscribe(list(topics), on_assign=self._assigned)
+        self._consumer.subscribe(list(topics), on_assign=self._assigned, on_revoke=self._revoked)
 
     def _assigned(self, consumer: ck.Consumer, partitions: list[ck.TopicPartition]) -> None:
         self.rebalances += 1
+
+    def _revoked(self, consumer: ck.Consumer, partitions: list[ck.TopicPartition]) -> None:
+        self.revoked |= {(place.topic, place.partition) for place in partitions}
 
     def poll(self, timeout_s: float) -> list[Record]:
         messages = self._consumer.consume(500, timeout_s)

@@ -11,9 +11,11 @@ import java.util.Base64;
 import java.util.Collection;
 import java.util.Collections;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.Callable;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.ExecutionException;
@@ -481,6 +483,7 @@ public class ClientHost {
         final KafkaConsumer consumer;
         final ConcurrentLinkedQueue records = new ConcurrentLinkedQueue();
         final ConcurrentLinkedQueue tasks = new ConcurrentLinkedQueue();
+        final Set revoked = new HashSet();
         volatile int rebalances = 0;
         volatile String error = null;
         volatile boolean left = false;
@@ -495,9 +498,13 @@ public class ClientHost {
             rebalances++;
         }
 
-        public void onPartitionsRevoked(Collection places) {}
+        public void onPartitionsRevoked(Collection places) {
+            revoked.addAll(places);
+        }
 
-        public void onPartitionsLost(Collection places) {}
+        public void onPartitionsLost(Collection places) {
+            revoked.addAll(places);
+        }
 
         public void run() {
             while (!left) {
@@ -529,6 +536,11 @@ public class ClientHost {
             fields.put("assigned", carryOut(new Callable() {
                 public Object call() {
                     return pairs(member.consumer.assignment());
+                }
+            }));
+            fields.put("revoked", carryOut(new Callable() {
+                public Object call() {
+                    return pairs(member.revoked);
                 }
             }));
             fields.put("rebalances", Integer.valueOf(rebalances));
