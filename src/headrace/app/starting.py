@@ -206,7 +206,11 @@ class Starter:
         query = StreamQuery(
             plan=planned.plan(manifest.buckets, manifest.spec(planned.stream.spec)),
             steps=tuple(view.steps for view in planned.views),
-            options=FeedOptions(connection=self.connection, **self.options.limits),
+            options=FeedOptions(
+                connection=self.connection,
+                max_records_per_batch=self.options.max_records_per_batch,
+                max_bytes_per_batch=self.options.max_bytes_per_batch,
+            ),
         )
         return start_stream(
             self.spark,
