@@ -21,7 +21,7 @@ WORKERS := -n 3 --dist loadgroup
 INSTALL := --disable-pip-version-check --quiet --no-input
 
 help:
-	@echo "make demo      run the demonstration: a shop that lives (SECONDS=60: and is proved)"
+	@echo "make demo      run the demonstration: a shop that lives until Ctrl-C and is proved (or SECONDS=60)"
 	@echo "make test      run the tests (default tier, three workers)"
 	@echo "make check     lint, types and the rooms' contract"
 	@echo "make setup     build .venv; the others do so by themselves"
@@ -55,9 +55,10 @@ $(STAMP): requirements/build.txt requirements/lock.txt pyproject.toml $(COMPILED
 	@$(RUN) -m headrace.app.class_archive || echo "That did not work; nothing needs it"
 	@touch $@
 
-# Lives until Ctrl-C; with SECONDS=60, or where there is no terminal, it ends with its proof.
+# Lives until Ctrl-C, or for SECONDS (60 where there is no terminal), and ends with its proof.
+# `exec`, so that no shell in between dies of the Ctrl-C that is for the demonstration.
 demo: $(STAMP)
-	@$(RUN) -m headrace demo $(if $(SECONDS),--seconds $(SECONDS),$$(test -t 0 || echo --seconds 60))
+	@exec $(RUN) -m headrace demo $(if $(SECONDS),--seconds $(SECONDS),$$(test -t 0 || echo --seconds 60))
 
 test: $(STAMP)
 	$(RUN) tools/default_run.py $(WORKERS) -m "not slow"

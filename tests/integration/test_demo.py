@@ -145,10 +145,14 @@ def assert_proved(run):
     return {each["view"]: each for each in table["views"]}
 
 
-def test_the_shop_lives_and_is_proved_and_leaves_nothing_running(tmp_path):
-    with demo("--seconds", 1, "--rate", 60, "--data", tmp_path / "demo") as run:
+def test_the_shop_lives_until_ctrl_c_and_is_proved_and_leaves_nothing_running(tmp_path):
+    with demo("--rate", 60, "--data", tmp_path / "demo") as run:
         run.wait_for("headlines")
+        assert "corrected: revenue of " in run.wait_for("corrections")["text"]
         family = run.family()
+        assert not run.events("closing")
+        run.process.send_signal(signal.SIGINT)
+        run.wait_for("closing")
         assert {"log", "application", "traffic"} <= {line["event"] for line in run.lines if line.get("pid")}
         assert run.wait_for("console")["lines"][0].startswith("open http://127.0.0.1:")
         rows = assert_proved(run)
@@ -160,7 +164,7 @@ def test_the_shop_lives_and_is_proved_and_leaves_nothing_running(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("end", "code"), [(signal.SIGINT, 0), (signal.SIGKILL, -signal.SIGKILL)], ids=["Ctrl-C", "kill -9"]
+    ("end", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)], ids=["Ctrl-C", "kill -9"]
 )
 def test_however_it_ends_while_spark_starts_no_process_is_left(tmp_path, end, code):
     with demo("--rate", 20, TMPDIR=str(tmp_path)) as run:
@@ -200,7 +204,10 @@ def test_log_driver_and_traffic_are_killed_and_all_views_are_right(tmp_path):
         run.wait_for("headlines")
         family = run.family()
         run.process.send_signal(signal.SIGINT)
-        assert run.end() == 0, run.story()
+        run.wait_for("verifying")
+        run.process.send_signal(signal.SIGINT)
+        assert run.end() == 130, run.story()
+        assert run.events("interrupted") and not run.events("table")
     wait_gone(family)
     with demo("--seconds", 5, "--data", folder) as run:
         assert_proved(run)

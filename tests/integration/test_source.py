@@ -1,5 +1,7 @@
 """The log as Spark's data source, on ours and on Kafka: rows, positions, and what goes wrong."""
 
+import json
+
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812
@@ -67,13 +69,19 @@ def test_many_tasks_share_a_long_range_and_lose_nothing(spark, log):
     assert frame.agg(F.count("*"), F.sum("number"), F.countDistinct("name")).first() == (5000, 12497500, 5000)
 
 
-def test_a_stream_takes_no_more_than_its_limit_at_a_time(spark, log, tmp_path):
+def test_a_stream_takes_no_more_than_its_limits_at_a_time(spark, log, tmp_path):
     topic = create_topic(log, partitions=2)
     send(log, topic, orders(600), partition=0)
     send(log, topic, orders(300, first=600), partition=1)
     frame = reader(spark.readStream, log, topic, max_records_per_batch=250)
-    batches = stream_to(frame, tmp_path)
+    batches = stream_to(frame, tmp_path / "records")
     assert [len(batch) for batch in batches[:3]] == [251, 251, 251]  # 167 and 84, rounded up
+    assert sorted(number for batch in batches for _, number in batch) == list(range(900))
+    frame = reader(spark.readStream, log, topic, max_bytes_per_batch=20_000)
+    batches = stream_to(frame, tmp_path / "bytes")
+    smallest = len(json.dumps(orders(1)[0]))  # on the log a record has some bytes more
+    assert 3 <= len(batches) <= 6
+    assert max(map(len, batches)) * smallest < 20_000
     assert sorted(number for batch in batches for _, number in batch) == list(range(900))
 
 

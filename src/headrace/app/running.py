@@ -243,7 +243,7 @@ def running(
         console = start_console(app, options, connection, commands, say, ending)
         say("Spark: starting, which takes a few seconds")
         spark = start_spark(app.name, options, ending)
-        ending.enter_context(reading_from(spark, connection))
+        ending.enter_context(reading_from(spark, connection, options.limits))
         plan = plan_app(app, spark)
         create_app_topics(plan, connection)
         _describe(plan, options, connection)

@@ -45,6 +45,8 @@ class RunOptions:
 
     `identity` is who the application is towards the log at `bootstrap`; an embedded log
     asks nobody. `http` is the address of the console, which is not started without one.
+    `max_records_per_batch` and `max_bytes_per_batch` are those of the source, for every
+    query; 0 means no limit.
     """
 
     data: Path
@@ -57,8 +59,17 @@ class RunOptions:
     trigger_ms: int = 0
     max_restarts: int = 5
     max_records_per_batch: int = 4_000_000
+    max_bytes_per_batch: int = 256 << 20
     file: Path | None = None
     http: str | None = None
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """What a micro-batch takes at most, as the source's options have it."""
+        return {
+            "max_records_per_batch": self.max_records_per_batch,
+            "max_bytes_per_batch": self.max_bytes_per_batch,
+        }
 
     def query_folder(self, name: str) -> Path:
         """Where one query keeps its manifest and its checkpoint."""
@@ -198,6 +209,7 @@ class Starter:
             options=FeedOptions(
                 connection=self.connection,
                 max_records_per_batch=self.options.max_records_per_batch,
+                max_bytes_per_batch=self.options.max_bytes_per_batch,
             ),
         )
         return start_stream(

@@ -54,6 +54,24 @@ Http = Annotated[
     ),
 ]
 NoHttp = Annotated[bool, typer.Option("--no-http", help="Run without the console.")]
+MaxRecordsPerBatch = Annotated[
+    int,
+    typer.Option(
+        "--max-records-per-batch",
+        metavar="N",
+        min=0,
+        help="Offsets that one micro-batch of a query takes at most; 0 means no limit.",
+    ),
+]
+MaxBytesPerBatch = Annotated[
+    int,
+    typer.Option(
+        "--max-bytes-per-batch",
+        metavar="N",
+        min=0,
+        help="Bytes of log that one micro-batch of a query takes at most, by estimate; 0 means no limit.",
+    ),
+]
 _DEFAULT_HTTP = "127.0.0.1:8080"
 _MAX_DIFFERENCES = 20
 
@@ -72,6 +90,8 @@ def run(
         typer.Option("--until-caught-up", help="Stop at the end that the log has now, instead of going on."),
     ] = False,
     until_stdin_closes: UntilStdinCloses = False,
+    max_records_per_batch: MaxRecordsPerBatch = 4_000_000,
+    max_bytes_per_batch: MaxBytesPerBatch = 256 << 20,
     http: Http = None,
     no_http: NoHttp = False,
     as_json: Json = False,
@@ -92,6 +112,8 @@ def run(
         cores=cores,
         rebuild=rebuild,
         until_caught_up=until_caught_up,
+        max_records_per_batch=max_records_per_batch,
+        max_bytes_per_batch=max_bytes_per_batch,
         file=file,
         http=_console_address(http, no_http=no_http or (until_caught_up and http is None)),
     )

@@ -19,7 +19,7 @@ def demo(
             metavar="N",
             min=1,
             help="Stop the traffic N seconds after the first result, and prove every view. "
-            "Without it the shop lives until Ctrl-C.",
+            "Without it, or before, Ctrl-C does the same; a second one ends at once.",
         ),
     ] = None,
     rate: Annotated[int, typer.Option("--rate", metavar="N", min=1, help="Events a second.")] = 200,

@@ -1,14 +1,11 @@
 """Runs the demonstration from start to verdict: a shop that lives, and the proof at its end."""
 
 import contextlib
-import signal
-import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from headrace.client import Connection
+from headrace.demo.closing import Closing, closing
 from headrace.demo.display import Display
 from headrace.demo.folders import demo_folder
 from headrace.demo.judging import complaints, verify
@@ -41,13 +38,14 @@ def run(
 ) -> int:
     """Lets the shop live for `seconds` after its first result; 0 if every view is what the log says.
 
-    1 says that a view differs (the differences are printed), 130 that it was interrupted
-    before its time. Without `seconds` it lives until Ctrl-C, and that is no failure.
+    1 says that a view differs (the differences are printed). Without `seconds`, or before
+    they are over, Ctrl-C closes the shop and leads to the same proof; 130 says that a second
+    one, or one before the first result, or SIGTERM ended everything and nothing was proved.
     Everything is kept in `data`, where a second start goes on, or in a temporary folder that
     is removed. `connection` leads to a log to use instead of starting one.
     """
     display = Display(as_json=as_json)
-    with _interruptible(), demo_folder(data) as folder:
+    with closing() as heard, demo_folder(data) as folder:
         until = "" if data else ", which is removed at the end"
         display.say(f"everything is kept in {folder}{until}", "folder", folder=str(folder))
         try:
@@ -55,13 +53,14 @@ def run(
                 if kept := kept_headlines(folder):
                     display.block(("the views as they were left", *kept), "left")
                 _wait_for_first_result(shop)
+                heard.open()
                 runs_for_s = display.seconds - shop.running_s
                 with contextlib.closing(Watch(folder, shop.fetcher, shop.starts, runs_for_s)) as watch:
-                    _live(shop, watch, seconds)
+                    _live(shop, watch, seconds, heard)
                     return _prove(shop, watch)
         except KeyboardInterrupt:
-            display.say("interrupted; nothing was verified, which --seconds N does", "interrupted")
-            return 0 if seconds is None else _INTERRUPTED
+            display.say("interrupted; nothing was verified", "interrupted")
+            return _INTERRUPTED
 
 
 # --- living -------------------------------------------------------------------------------------
@@ -91,11 +90,13 @@ def _say_first_result(shop: Shop, now_s: float) -> None:
     shop.display.say(f"first result, {now_s:.1f} s after the start ({told})", "first result", parts=parts)
 
 
-def _live(shop: Shop, watch: Watch, seconds: float | None) -> None:
-    """Shows what the views show, for `seconds` or until somebody interrupts."""
+def _live(shop: Shop, watch: Watch, seconds: float | None, heard: Closing) -> None:
+    """Shows what the views show, for `seconds` or until Ctrl-C."""
+    if seconds is None:
+        shop.display.say("Ctrl-C closes the shop and proves every view; a second one ends at once", "open")
     began = time.monotonic()
     news_at = 0.0
-    while seconds is None or time.monotonic() < began + seconds:
+    while not heard.is_asked and (seconds is None or time.monotonic() < began + seconds):
         shop.keeper.wait(_LOOK_S)
         with contextlib.suppress(RetriableError):  # the log is away, which its keeper sees to
             watch.look()
@@ -103,6 +104,8 @@ def _live(shop: Shop, watch: Watch, seconds: float | None) -> None:
             news_at = time.monotonic() + _NEWS_S
             shop.display.block(watch.headlines(), "headlines")
             shop.display.block(watch.corrections(), "corrections")
+    if heard.is_asked:
+        shop.display.say("closing: the proof takes a moment; Ctrl-C again ends at once", "closing")
 
 
 # --- proving ------------------------------------------------------------------------------------
@@ -159,24 +162,3 @@ def _wait_until_told(shop: Shop) -> Told:
             raise RequestError(f"not everybody was told within {_CATCH_UP_S} s: {', '.join(left)}")
         shop.keeper.wait(_LOOK_S)
     return told
-
-
-# --- signals ------------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def _interruptible() -> Iterator[None]:
-    """SIGTERM and a terminal that closes end it as Ctrl-C does."""
-
-    def interrupt(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    kept = {each: signal.signal(each, interrupt) for each in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for each, handler in kept.items():
-            signal.signal(each, handler)

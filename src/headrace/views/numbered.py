@@ -22,7 +22,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from headrace.client import EARLIEST, LATEST, Connection, RawFetcher, consumer, producer
 from headrace.errors import FencedError, HeadraceError, RequestError, RetriableError
 from headrace.records import decode_columns
-from headrace.views.steps import reached
+from headrace.steps import reached
 from headrace.views.topics import SILENT, TopicSettings, create_topics
 
 __all__ = ["BATCHES_TOPIC", "NumberedProducer", "OutputRecord"]

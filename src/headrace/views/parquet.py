@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from headrace.clock import Clock, SystemClock
 from headrace.errors import ConfigError, RequestError, RetriableError
+from headrace.steps import reached
 from headrace.views.batch import Net, ViewBatch, net_changes, overlaid
 from headrace.views.ledger import Ledger, Reflected
 from headrace.views.ledgered import Ledgered
@@ -22,7 +23,6 @@ from headrace.views.parquet_files import ViewFolder
 from headrace.views.parquet_manifest import Manifest, Part, merge_from
 from headrace.views.schema import ViewSchema
 from headrace.views.selecting import Condition, Order, Selection, select
-from headrace.views.steps import reached
 from headrace.views.store import Change, Snapshot, require_view
 
 __all__ = ["ParquetStore"]

@@ -10,13 +10,13 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from headrace.steps import reached
 from headrace.views.batch import Net, ViewBatch, net_changes
 from headrace.views.changelog import kept_changes
 from headrace.views.ledger import Ledger, Reflected
 from headrace.views.ledgered import Ledgered
 from headrace.views.schema import ViewSchema
 from headrace.views.selecting import Condition, Order, Selection
-from headrace.views.steps import reached
 from headrace.views.store import Change, Snapshot, require_since, require_view
 
 __all__ = ["SqlSession", "SqlStore"]

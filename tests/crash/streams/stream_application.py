@@ -2,9 +2,20 @@
 
 from headrace import App, agg, hopping, session, tumbling
 from headrace.app.starting import RunOptions
+from headrace.steps import STATE_STEPS, STEPS
 
 TOPIC = "readings"
 VIEWS = {"per_second": "sqlite", "overlapping": "postgresql", "visits": "parquet", "maxima": "topic"}
+
+# The named steps, in the driver: of the sink, and inside the commit of each store (of which only
+# Parquet files are tidied); and in the workers.
+AROUND = (*(f"view {name}" for name in VIEWS), "records", "progress", "done")
+INSIDE = tuple(
+    f"{name}: {step}"
+    for name, store in VIEWS.items()
+    for step in STEPS
+    if step != "tidied" or store == "parquet"
+)
 
 
 def application(stores: dict[str, str]) -> App:
@@ -45,4 +56,4 @@ def application(stores: dict[str, str]) -> App:
     return app
 
 
-__all__ = ["TOPIC", "VIEWS", "RunOptions", "application"]
+__all__ = ["AROUND", "INSIDE", "STATE_STEPS", "TOPIC", "VIEWS", "RunOptions", "application"]

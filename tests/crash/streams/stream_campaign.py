@@ -17,6 +17,7 @@ from typing import Any
 
 from confluent_kafka import KafkaException
 from stream_application import TOPIC
+from stream_worker_daemon import order_death
 
 from headrace.client import EARLIEST, LATEST, Connection, RawFetcher, producer
 from headrace.records import decode_columns
@@ -90,8 +91,11 @@ class Traffic(threading.Thread):
 class Life:
     """One process of the driver; `lines` are what it said so far."""
 
-    def __init__(self, order: dict[str, Any]) -> None:
-        self.messages = Path(order["data"]).with_name("driver.messages")
+    def __init__(self, data: Path, stores: dict[str, str]) -> None:
+        self.messages = data.with_name("driver.messages")
+        self._deaths = data.with_name("deaths")
+        self._family: dict[int, str] = {}
+        order = {"data": str(data), "stores": stores, "deaths": str(self._deaths)}
         self._process = subprocess.Popen(
             [sys.executable, DRIVER, json.dumps(order)],
             stdin=subprocess.PIPE,
@@ -126,6 +130,15 @@ class Life:
             self.lines.append(line)
             yield line
 
+    def wait_batch(self) -> None:
+        """The next batch that it has not told of yet."""
+        told = self._queue.qsize()
+        for line in self.said():
+            told -= 1
+            if told < 0 and "batch" in line:
+                return
+        raise AssertionError(f"it ended before its next batch; {self._told()}")
+
     def _next(self) -> dict[str, Any] | None:
         try:
             return self._queue.get(timeout=TIMEOUT_S)
@@ -135,22 +148,46 @@ class Life:
                 self._process.wait(2)
             raise AssertionError(f"silent for {TIMEOUT_S} s; {self._told()}") from None
 
-    def wait_killed(self) -> None:
-        """Until it is dead, and its log, its JVM and its workers with it."""
-        family: dict[int, str] = {}
+    def die(self) -> None:
+        """Kills it, and waits until it is dead."""
+        self._note_family()
+        kill(self.pid)
+        self._wait_dead()
+
+    def die_at(self, step: str, *, after: int) -> None:
+        """Has it killed at the step, once that many batches are done, and waits until it is dead."""
+        self._tell({"die": step, "after": after})
+        self._wait_dead()
+
+    def kill_worker_at(self, step: str) -> None:
+        """Waits until a Python worker has died at the step."""
+        order = order_death(self._deaths, step)
+        deadline = time.monotonic() + TIMEOUT_S
+        while order.exists():
+            assert time.monotonic() < deadline, f"no worker reached {step!r}; {self._told()}"
+            time.sleep(0.01)  # it says nothing of its death
+
+    def _wait_dead(self) -> None:
+        """And its log, its JVM and its workers with it."""
         for _ in self.said():
-            family.update({pid: _began(pid) for pid in _descendants(self.pid)})
+            self._note_family()
         assert self._process.wait(TIMEOUT_S) == -signal.SIGKILL, self._told()
         deadline = time.monotonic() + TIMEOUT_S
-        while left := [pid for pid, began in family.items() if _command(pid) and _began(pid) == began]:
+        while left := [pid for pid, began in self._family.items() if _command(pid) and _began(pid) == began]:
             assert time.monotonic() < deadline, f"its children live on: {[_command(pid) for pid in left]}"
             time.sleep(0.05)  # who is not our child cannot be waited for
 
+    def _note_family(self) -> None:
+        self._family.update({pid: _began(pid) for pid in _descendants(self.pid)})
+
+    def _tell(self, order: dict[str, Any]) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(order) + "\n")
+        self._process.stdin.flush()
+
     def prove(self, ends: dict[int, int]) -> dict[str, dict[str, Any]]:
         """What it found of each view, once they reflect everything before `ends`."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(ends) + "\n")
-        self._process.stdin.flush()
+        self._tell({"prove": ends})
         verdicts = {}
         for line in self.said():
             if "view" in line:

@@ -1,16 +1,17 @@
 """A process that runs the application, kills itself at a named step if told to, and proves its views.
 
-Called with JSON: the folder, the stores, and where to die (`step`, in a batch that had
-records, after `after` batches of this life). Steps are those of the sink ("view NAME",
-"records", "progress", "done") and, with a view's name before them, those inside a store's
-commit ("per_second: ledger written"). On standard input it gets the ends of the log and
-then proves every view, and when that closes it ends; on standard output it says what
-happens, line by line.
+Called with JSON: the folder, the stores, and where orders for the workers are put (`deaths`).
+On standard input it is told, line by line, to die (`{"die": STEP, "after": BATCHES}`) or to
+prove every view (`{"prove": ENDS}`, with the ends of the log); when that closes it ends. Steps
+are those of the sink ("view NAME", "records", "progress", "done"), with a view's name before
+them those inside a store's commit ("per_second: ledger written"), and those of the state in a
+worker ("state written"). On standard output it says what happens.
 """
 
 import faulthandler
 import json
 import os
+import queue
 import signal
 import sys
 import threading
@@ -21,12 +22,14 @@ from typing import Any
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
-from stream_application import TOPIC, RunOptions, application  # noqa: E402
+from stream_application import STATE_STEPS, TOPIC, RunOptions, application  # noqa: E402
+from stream_worker_daemon import DEATHS, order_death  # noqa: E402
 
+from headrace import steps  # noqa: E402
 from headrace.app.running import Running, running  # noqa: E402
 from headrace.app.sink import BatchReport  # noqa: E402
 from headrace.app.verifying import verify_view  # noqa: E402
-from headrace.views import steps  # noqa: E402
+from headrace.streams import local_spark  # noqa: E402
 
 
 def say(**fields: Any) -> None:
@@ -34,17 +37,29 @@ def say(**fields: Any) -> None:
 
 
 class Death:
-    """Ends this process, as `kill -9` does, when the step comes round that it waits for."""
+    """Ends this process, as `kill -9` does, when the step comes round that it waits for.
 
-    def __init__(self, step: str | None, after: int) -> None:
-        self._step = step
-        self._batches_left = after
+    At a step of the state, a worker ends this process and itself.
+    """
+
+    def __init__(self, deaths: Path) -> None:
+        self._deaths = deaths
+        self._step = ""
+        self._batches_left = 0
         self._view = ""
+
+    def wait_for(self, step: str, after: int) -> None:
+        """From any thread: at this step, once that many batches are done."""
+        self._batches_left = after
+        self._step = step
 
     def on_step(self, step: str) -> None:
         if step == "done":
             self._batches_left -= 1
         self._view = step.removeprefix("view ") if step.startswith("view ") else ""
+        if self._step in STATE_STEPS and self._batches_left <= 0:
+            order_death(self._deaths, self._step, with_pid=os.getpid())
+            self._step = ""  # once: an order left over would be for whoever has this number then
         self._reached(step)
 
     def in_store(self, step: str) -> None:
@@ -74,18 +89,28 @@ def prove(started: Running, spark: Any, ends: dict[int, int]) -> None:
         say(view=name, rows=verdict.rows, differences=differences, books=dict(verdict.reflected.books))
 
 
-def main(order: dict[str, Any]) -> None:
-    from pyspark.sql import SparkSession
+def spark_with_mortal_workers(deaths: Path) -> Any:
+    """A Spark as `running` starts it, whose workers look for orders in `deaths`."""
+    os.environ[DEATHS] = str(deaths)
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]).rstrip(":")
+    return local_spark("crash", settings={"spark.python.daemon.module": "stream_worker_daemon"})
 
+
+def main(order: dict[str, Any]) -> None:
     faulthandler.register(signal.SIGUSR1, all_threads=True)
-    death = Death(order.get("step"), order.get("after", 1))
+    deaths = Path(order["deaths"])
+    death = Death(deaths)
     steps.watch(death.in_store)
-    asked: list[dict[int, int]] = []
+    asked: queue.SimpleQueue[dict[int, int]] = queue.SimpleQueue()
     over = threading.Event()
 
     def listen() -> None:
         for line in sys.stdin:
-            asked.append({int(each): end for each, end in json.loads(line).items()})
+            told = json.loads(line)
+            if "die" in told:
+                death.wait_for(told["die"], told["after"])
+            else:
+                asked.put({int(each): end for each, end in told["prove"].items()})
         over.set()
 
     threading.Thread(target=listen, daemon=True).start()
@@ -95,6 +120,7 @@ def main(order: dict[str, Any]) -> None:
             say(batch=report.batch_id, records=report.records)
 
     began = time.monotonic()
+    spark = spark_with_mortal_workers(deaths)
     with running(
         application(order["stores"]),
         RunOptions(data=Path(order["data"])),
@@ -108,11 +134,12 @@ def main(order: dict[str, Any]) -> None:
             broker=started.log.pid,
             seconds=time.monotonic() - began,
         )
-        while not asked:
+        while asked.empty():
             assert not started.wait(0.3), "the query ended"
-        prove(started, SparkSession.getActiveSession(), asked[0])
+        prove(started, spark, asked.get())
         say(proved=True)
         over.wait()
+    spark.stop()
 
 
 if __name__ == "__main__":

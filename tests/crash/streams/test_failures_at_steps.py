@@ -1,26 +1,23 @@
 """A failure at each named step of the sink and inside each store's commit; the query goes on.
 
 These are no kills: an exception ends the query in the middle of a batch, the process
-lives, and `Running` starts the query again. Cheaper than a process, so that the default
-run has one at every step of every store.
+lives, and `Running` starts the query again. All of it is in the long form; in the default
+run `test_kills` has some of these steps, and `tests/crash/views` every one inside a store.
 """
 
 import json
 
 import pytest
-from stream_application import VIEWS, application
+from stream_application import AROUND, INSIDE, VIEWS, application
 from stream_campaign import TOPIC, Traffic, check, log_ends
 
+from headrace import steps
 from headrace.app.running import RunOptions, running
 from headrace.app.verifying import verify_view
 from headrace.client import Connection
 from headrace.testing.broker import BrokerProcess
-from headrace.views import steps
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spark")]
-
-AROUND = (*(f"view {name}" for name in VIEWS), "records", "progress", "done")
-INSIDE = ("rows written", "ledger written", "committed")
 
 
 class Failing:
@@ -86,4 +83,4 @@ def test_each_result_is_there_once_after_a_failure_at_each_step_of_the_sink(spar
 
 
 def test_each_result_is_there_once_after_failures_inside_the_commit_of_each_store(spark, stores, tmp_path):
-    fail_at(spark, [f"{name}: {step}" for name in VIEWS for step in INSIDE], stores, tmp_path, seed=2)
+    fail_at(spark, INSIDE, stores, tmp_path, seed=2)

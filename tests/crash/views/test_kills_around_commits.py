@@ -17,8 +17,8 @@ from writer import REGIONS, content, records
 
 from headrace.client import EARLIEST, LATEST, RawFetcher
 from headrace.records import decode_columns
+from headrace.steps import STEPS
 from headrace.views import Kind, open_store
-from headrace.views.steps import STEPS
 
 pytestmark = pytest.mark.xdist_group("stores")
 

@@ -15,8 +15,9 @@ sys.path[:0] = [str(HERE), str(HERE.parents[1] / "contract")]
 
 from view_stores import COUNTS, batch, put, remove, row  # noqa: E402
 
+from headrace import steps  # noqa: E402
 from headrace.client import Connection  # noqa: E402
-from headrace.views import OutputRecord, RecordSink, TopicSettings, ViewBatch, open_store, steps  # noqa: E402
+from headrace.views import OutputRecord, RecordSink, TopicSettings, ViewBatch, open_store  # noqa: E402
 
 REGIONS = 6
 

@@ -128,6 +128,7 @@ def test_where_batches_are_cut_and_a_rebuild_change_no_bit_of_the_result(spark, 
     assert cut.offsets == {topic: log_ends(our_log, topic)}
     assert cut.watermark_us == (BASE_MS + 999_000) * 1000
     before = repr(rows(stores[0]))
-    catch_up(app, our_log, tmp_path / "whole", rebuild=True, max_records_per_batch=150)
+    catch_up(app, our_log, tmp_path / "whole", rebuild=True, max_bytes_per_batch=4_000)
     assert repr(rows(stores[0])) == before
+    assert reflected(stores[0]).batch_id > whole.batch_id + 3
     require_equal(spark, app, our_log, stores[0])

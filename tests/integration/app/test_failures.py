@@ -26,6 +26,7 @@ from app_runs import (
 )
 from topics import create_topic, delete_records
 
+from headrace.client import Connection
 from headrace.errors import ConfigError, RequestError
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
@@ -102,14 +103,30 @@ def test_a_query_that_fails_for_good_ends_the_run_with_one_line(our_log, tmp_pat
     assert re.search(rf"the query on {topic} failed: .*{topic}", lines[0])
 
 
+def messages_until(said, beginning):
+    """What a run says, up to the message that begins so."""
+    for line in said:
+        yield (message := line.get("message", ""))
+        if message.startswith(beginning):
+            return
+    raise AssertionError(f"it ended before it said {beginning!r}")
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
-def test_a_signal_ends_a_run_and_all_its_processes(tmp_path, number):
-    process = headrace_run(tmp_path, new_topic(), "--json")
+def test_a_run_keeps_to_its_limit_and_a_signal_ends_it_and_all_its_processes(tmp_path, number):
+    topic = new_topic()
+    process = headrace_run(tmp_path, topic, "--json", "--max-records-per-batch", "20")
     assert process.stdout is not None
+    said = map(json.loads, process.stdout)
     try:
-        for line in process.stdout:
-            if json.loads(line).get("message", "").startswith("running"):
-                break
+        (bootstrap,) = [
+            each.split()[1] for each in messages_until(said, "running") if each.startswith("log:")
+        ]
+        send(Connection(bootstrap_servers=bootstrap), topic, [event(second) for second in range(60)])
+        taken: list[int] = []
+        while sum(taken) < 60:
+            taken.append(next(said).get("records", 0))
+        assert max(taken) <= 20
         family = descendants(process.pid)
         assert len(family) >= 2, "the log and the JVM"
         os.kill(process.pid, number)

@@ -35,7 +35,9 @@ class Run:
 
     def __init__(self, file, data, bootstrap, errors) -> None:
         self._queue: queue.SimpleQueue[dict] = queue.SimpleQueue()
+        self.batches: list[int] = []  # the records of each that had some
         command = ["run", str(file), "--data", str(data), "--bootstrap", bootstrap, "--json"]
+        command += ["--max-records-per-batch", "100", "--max-bytes-per-batch", "100000"]
         with errors.open("wb") as messages:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "headrace", *command, "--http", "127.0.0.1:0", "--until-stdin-closes"],
@@ -48,7 +50,10 @@ class Run:
     def _read(self) -> None:
         for line in self.process.stdout:
             print(line.decode(), end="")
-            self._queue.put(json.loads(line))
+            said = json.loads(line)
+            self._queue.put(said)
+            if said.get("records"):
+                self.batches.append(said["records"])
 
     def said(self, text: str) -> str:
         """The first message from now on that holds the text."""
@@ -105,6 +110,8 @@ def test_an_application_is_seen_and_rebuilt_over_http_while_its_views_are_read(o
             )
         )
         assert {each["n"] for each in before["rows"]} == {50}
+        wait_for(lambda: sum(run.batches) == 302)
+        assert max(run.batches) == 100
 
         state = get("/v1/pipelines").json
         (query,) = state["queries"]
@@ -156,6 +163,13 @@ def test_an_application_is_seen_and_rebuilt_over_http_while_its_views_are_read(o
         assert len(get("/v1/dead-letters", topic="tally.dead").json["letters"]) == 1
         assert [each["dropped"] for each in get("/v1/late").json["windows"]] == [1]
         assert list((data / "rebuilding").iterdir()) == []
+
+        already = len(run.batches)
+        large = {"place": "c", "amount": 1.0, "at": base_ms + 200_000, "note": "x" * 10_000}
+        records = [{"value": large, "partition": 0}] * 40
+        assert ask(url, "POST", f"/v1/topics/{topic}/records", {"records": records}).status == 200
+        wait_for(lambda: sum(run.batches[already:]) == 40)
+        assert max(run.batches[already:]) < 12, "100,000 bytes and no more"
 
         run.process.send_signal(signal.SIGTERM)
         assert run.process.wait(TIMEOUT_S) == 0

@@ -18,6 +18,7 @@ from typing import IO, Any
 from crc32c import crc32c
 
 from headrace.errors import CorruptionError, DiskError
+from headrace.steps import reached
 from headrace.streams.engine.bucket_log import Head
 
 __all__ = ["BucketFiles"]
@@ -56,7 +57,9 @@ class BucketFiles:
             self._folder.mkdir(parents=True, exist_ok=True)
             with beside.open("xb", buffering=0) as file:
                 _write_all(file, [start, described, *blobs])
+            reached("state written")
             beside.replace(path)
+        reached("state renamed")
 
     def remove_before(self, number: int) -> None:
         for path in self._folder.iterdir():

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.errors import CorruptionError
+from headrace.steps import STATE_STEPS, watch
 from headrace.streams.engine.bucket_files import BucketFiles
 from headrace.streams.engine.bucket_log import append, load
 from headrace.streams.event_time import NO_WATERMARK
@@ -20,6 +21,24 @@ OPERATOR = WindowOperator(
 @pytest.fixture
 def log(tmp_path):
     return BucketFiles(tmp_path, 3)
+
+
+class KilledError(Exception):
+    """An attempt ends here, as it does when its worker is killed."""
+
+
+@pytest.fixture(scope="module")
+def killed_at():
+    """Steps at which an attempt ends; emptied by whoever does."""
+    found = []
+
+    def die(step):
+        if step in found:
+            found.clear()
+            raise KilledError
+
+    watch(die)
+    return found
 
 
 def rows(chance, count=20):
@@ -58,7 +77,9 @@ def fold(changes):
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_whatever_attempts_fail_and_whichever_worker_goes_on_the_results_are_the_same(seed, tmp_path):
+def test_whatever_attempts_fail_and_whichever_worker_goes_on_the_results_are_the_same(
+    seed, tmp_path, killed_at
+):
     print(f"seed {seed}")
     chance = random.Random(seed)
     batches = [(rows(chance), number * 15_000_000) for number in range(60)]
@@ -70,12 +91,18 @@ def test_whatever_attempts_fail_and_whichever_worker_goes_on_the_results_are_the
 
     log, workers, found = BucketFiles(tmp_path, 1), [None, None, None], []
     for batch, (table, watermark_us) in enumerate(batches):
-        while chance.random() < 0.4:  # an attempt whose batch fails, before or after it wrote its entry
+        while chance.random() < 0.4:  # an attempt that fails before, while or after it writes its entry
             worker = chance.randrange(3)
-            if chance.random() < 0.5:
-                workers[worker] = loaded(log, workers[worker], batch)
-            else:
-                workers[worker], _ = step(log, workers[worker], batch, table, watermark_us)
+            match chance.choice(("before", "after", *STATE_STEPS)):
+                case "before":
+                    workers[worker] = loaded(log, workers[worker], batch)
+                case "after":
+                    workers[worker], _ = step(log, workers[worker], batch, table, watermark_us)
+                case cut:
+                    killed_at.append(cut)
+                    with pytest.raises(KilledError):
+                        step(log, workers[worker], batch, table, watermark_us)
+                    workers[worker] = None
         worker = chance.randrange(3)
         workers[worker], changes = step(log, workers[worker], batch, table, watermark_us)
         found.append(changes)

@@ -1,14 +1,18 @@
 """Named steps around the commit of a batch, for tests that end the process at each of them.
 
-Stores call `reached` as they go; nothing happens unless a test has called `watch`.
+Stores, and the files that keep the state of windows, call `reached` as they go; nothing
+happens unless a test has called `watch`.
 """
 
 from collections.abc import Callable
 
-__all__ = ["STEPS", "reached", "watch"]
+__all__ = ["STATE_STEPS", "STEPS", "reached", "watch"]
 
-# In this order within a batch. A store leaves out what it has no such step for.
+# Of a store, in this order within a batch. A store leaves out what it has no such step for.
 STEPS = ("begun", "rows written", "ledger written", "committed", "tidied")
+
+# Of a bucket's state, in a Python worker: its file is written beside, then renamed.
+STATE_STEPS = ("state written", "state renamed")
 
 _watchers: list[Callable[[str], None]] = []
 
