@@ -1,6 +1,7 @@
 """`headrace run`, `headrace plan` and `headrace verify`: an application file, running, drawn and proved."""
 
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -56,6 +57,7 @@ Http = Annotated[
 NoHttp = Annotated[bool, typer.Option("--no-http", help="Run without the console.")]
 _DEFAULT_HTTP = "127.0.0.1:8080"
 _MAX_DIFFERENCES = 20
+_ALWAYS_SHOWN = ("on_time", "corrected", "dropped", "dead")  # other words of the books where there is one
 
 
 def run(
@@ -202,12 +204,14 @@ def _say(output: Output, message: str) -> None:
 
 
 def _show(output: Output, report: "BatchReport") -> None:
-    """One line per batch that had records or changed something."""
+    """One line per batch that had records, changed something, or could not read what retention took."""
     changed = {name: count for name, count in report.changed.items() if count}
+    skipped = max((books.get("skipped", 0) for books in report.books.values()), default=0)
     if output.as_json:
         output.line(report.to_json())
-    elif report.records or changed:
+    elif report.records or changed or skipped:
         parts = [f"{report.query} batch {report.batch_id}: {report.records:,} records"]
+        parts += [f"{skipped:,} offsets skipped, which retention had taken"] if skipped else []
         parts += [f"{name} {count:,} changed{_late(report.books[name])}" for name, count in changed.items()]
         output.write("; ".join(parts))
 
@@ -234,9 +238,12 @@ def _verdict_data(verdict: "Verdict") -> dict[str, Any]:
 
 
 def _verdict_text(verdicts: "list[Verdict]") -> str:
-    rows = [_row(each) for each in verdicts]
-    columns = ("view", "rows", "on time", "corrected", "dropped", "dead", "verdict")
-    lines = [table_text(columns, rows)]
+    from headrace.app.books import READ, SKIPPED
+
+    found = {name for each in verdicts for name, count in each.reflected.books.items() if count}
+    words = [name for name in (*READ, SKIPPED) if name in found or name in _ALWAYS_SHOWN]
+    columns = ("view", "rows", *(name.replace("_", " ") for name in words), "verdict")
+    lines = [table_text(columns, [_row(each, words) for each in verdicts])]
     for verdict in verdicts:
         for each in verdict.differences[:_MAX_DIFFERENCES]:
             lines.append(f"{verdict.view} {each.key}: served {each.served}, recomputed {each.recomputed}")
@@ -245,8 +252,7 @@ def _verdict_text(verdicts: "list[Verdict]") -> str:
     return "\n".join(lines)
 
 
-def _row(verdict: "Verdict") -> list[Any]:
-    books = verdict.reflected.books
-    counts = [int(books.get(name, 0)) for name in ("on_time", "corrected", "dropped", "dead")]
+def _row(verdict: "Verdict", words: Sequence[str]) -> list[Any]:
+    counts = [int(verdict.reflected.books.get(name, 0)) for name in words]
     word = "equal" if verdict.is_equal else f"{len(verdict.differences):,} rows differ"
     return [verdict.view, verdict.rows, *counts, word]
