@@ -24,7 +24,7 @@ def start_position(fetcher: RawFetcher, topic: str, start: Start) -> Position:
 
 
 def first_position(fetcher: RawFetcher, spec: StreamSpec) -> Position:
-    """Where a stream's query begins: as was found before, or, if it was not, what its start stands for now."""
+    """Where a stream's query begins: as was found before, or else what its start stands for now."""
     if not spec.begins:
         return start_position(fetcher, spec.topic, parse_start(spec.start))
     return Position(topic=spec.topic, topic_id=fetcher.layout(spec.topic).id, next=dict(spec.begins))
