@@ -1,7 +1,9 @@
 """The feed without Spark, on ours and on Kafka: rows, times, restarts, gaps, and what goes wrong."""
 
 import json
+import time
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 from topics import add_partitions, create_topic, delete_records, delete_topic, send
@@ -307,16 +309,41 @@ def test_a_limit_in_bytes_holds_whatever_the_size_of_records(log):
     assert max(sizes) < 1.5 * 200_000
 
 
-def test_starting_at_offsets(log):
+@pytest.mark.parametrize(
+    ("start", "expected"),
+    [
+        ("1:3", [[0, 1, 2, 3, 4, 5], [3, 4, 5]]),
+        ("latest", [[5], [5]]),
+        ("time", [[2, 3, 4, 5], [5]]),  # what is left of partition 1 is all older
+    ],
+)
+def test_a_query_begins_where_it_starts_and_is_read_again_from_there(log, start, expected):
     topic = create_topic(log, partitions=2)
+    minute_ago = int(time.time() * 1000) - 60_000
+    for partition, first_ms in ((0, minute_ago), (1, minute_ago - 600_000)):
+        times = [first_ms + 1000 * number for number in range(5)]
+        send(log, topic, events(*range(5)), partition=partition, at_ms=times)
+    if start == "time":
+        start = datetime.fromtimestamp((minute_ago + 2000) / 1000, UTC).isoformat()
+    run = Run(log, stream(topic, start=start))
+    begins = tuple(run.position.next.items())
     for partition in (0, 1):
-        send(log, topic, events(*range(5)), partition=partition)
-    rows, _ = Run(log, stream(topic, start="1:3")).batch()
-    assert sorted((row["_partition"], row["number"]) for row in rows) == [
-        *((0, n) for n in range(5)),
-        (1, 3),
-        (1, 4),
-    ]
+        send(log, topic, events(5), partition=partition)
+
+    def by_partition(rows):
+        return [[row["number"] for row in rows if row["_partition"] == each] for each in (0, 1)]
+
+    rows, _ = run.batch()
+    assert by_partition(rows) == expected
+    # Once it is known where a query began, that is where it begins, whatever its start stands for by now.
+    known = replace(run.spec, begins=begins)
+    assert by_partition(Run(log, known).batch()[0]) == expected
+    again = [row for stamped in read_stamped(known, run.options) for row in stamped.rows.to_pylist()]
+    assert again == sorted(rows, key=lambda row: (row["_partition"], row["_offset"]))
+
+
+def test_a_start_in_a_partition_that_is_not_there_is_refused(log):
+    topic = create_topic(log, partitions=2)
     with pytest.raises(RequestError, match="start names partition 7"):
         Run(log, stream(topic, start='{"7": 1}'))
 

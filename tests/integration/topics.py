@@ -4,6 +4,7 @@ import json
 import time
 import uuid
 from collections.abc import Iterable
+from itertools import zip_longest
 from typing import Any
 
 from confluent_kafka import TopicPartition
@@ -53,15 +54,28 @@ def delete_records(log: Connection, name: str, before: int) -> None:
 
 
 def send(
-    log: Connection, topic: str, values: Iterable[Any], *, partition: int = 0, **properties: Any
+    log: Connection,
+    topic: str,
+    values: Iterable[Any],
+    *,
+    partition: int = 0,
+    at_ms: Iterable[int] = (),
+    **properties: Any,
 ) -> None:
-    """Values in order, all acknowledged; what is neither bytes nor None is sent as JSON."""
+    """Values in order, all acknowledged; what is neither bytes nor None is sent as JSON.
+
+    `at_ms` are the records' own times; those without one have the time of now.
+    """
     client = producer(log, **{"linger_ms": 5, **properties})
     failures = []
-    for value in values:
+    for value, time_ms in zip_longest(values, at_ms, fillvalue=0):
         raw = value if value is None or isinstance(value, bytes) else json.dumps(value).encode()
         client.produce(
-            topic, raw, partition=partition, on_delivery=lambda error, _: error and failures.append(error)
+            topic,
+            raw,
+            partition=partition,
+            timestamp=time_ms,  # 0 is now
+            on_delivery=lambda error, _: error and failures.append(error),
         )
         client.poll(0)
     assert client.flush(TIMEOUT_S) == 0

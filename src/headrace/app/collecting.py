@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from headrace.app.books import OF_STREAM, SKIPPED
 from headrace.streams.engine.messages import Kind, read_json, read_table
 from headrace.streams.event_time import NO_WATERMARK, Mark, PartitionTime
 
@@ -42,7 +43,7 @@ class BatchOutput:
 
     def counts(self, view: int) -> Counter[str]:
         """The books of one view, with what concerns the stream as a whole."""
-        names = ("dead", "skipped", "repeated")
+        names = (*OF_STREAM, SKIPPED)
         whole = {name: sum(getattr(mark, name) for mark in self.marks) for name in names}
         return self.books.get(view, Counter()) + Counter(whole)
 

@@ -15,15 +15,20 @@ from headrace.app.reports import BatchReport
 from headrace.app.starting import RunOptions, Starter
 from headrace.app.view_stores import OpenedStores, open_stores
 from headrace.client import Connection
+from headrace.streams.spec import StreamSpec
 
 __all__ = ["Launched", "Launcher"]
 
 
 @dataclass(frozen=True, slots=True)
 class Launched:
-    """What one start, or one rebuild, made ready: stores, and what starts each query from its checkpoint."""
+    """What one start, or one rebuild, made ready: stores, and what starts each query from its checkpoint.
+
+    `specs` are the streams as these queries read them.
+    """
 
     opened: OpenedStores
+    specs: Mapping[str, StreamSpec]
     starts: Mapping[str, Callable[[], StreamingQuery]]
 
 
@@ -52,7 +57,8 @@ class Launcher:
         frames = ready_frames(plan, options.data, rebuild=rebuild)
         ids = {view.view.name: manifests[each.name].query_id for each in plan.streams for view in each.views}
         ids |= {name: manifest.query_id for name, manifest in frames.items()}
-        opened = open_stores(plan, options, self.connection, ids, ending)
+        specs = {each.name: manifests[each.name].spec(each.stream.spec) for each in plan.streams}
+        opened = open_stores(plan, options, self.connection, ids, specs, ending)
         starter = Starter(
             self.spark,
             plan.app.name,
@@ -68,4 +74,4 @@ class Launcher:
             frame_query(each.view.name): starter.prepare_frame(each, frames[each.view.name])
             for each in plan.frames
         }
-        return Launched(opened, starts)
+        return Launched(opened, specs, starts)

@@ -44,13 +44,12 @@ def verified(
                 )
         for planned in plan.streams:
             manifest = Manifest.read(options.query_folder(planned.name))
-            spec = None if manifest is None else manifest.spec(planned.stream.spec, is_proof=True)
             for number, view in enumerate(planned.views):
                 url = store_url(plan, view, options.data)
                 if url is None or (only is not None and view.view.name != only):
                     continue
                 with contextlib.closing(open_store(url, connection=connection)) as store:
-                    yield verify_view(spark, planned, number, store, connection, spec=spec)
+                    yield verify_view(spark, planned, number, store, connection, manifest=manifest)
 
 
 def _find_log(options: RunOptions, ending: contextlib.ExitStack) -> Connection:

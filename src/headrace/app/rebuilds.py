@@ -21,9 +21,8 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from headrace.client import LATEST, Connection, RawFetcher
-from headrace.streams.probes import start_position
+from headrace.streams.probes import first_position
 from headrace.streams.spec import StreamSpec
-from headrace.streams.starts import parse_start
 from headrace.views import Kind, Reflected, ViewBatch, ViewSchema, ViewStore, open_store
 
 __all__ = ["HiddenBuild", "beginning", "has_come_to", "rebuild_target", "rows_as_changes", "stale_builds"]
@@ -32,13 +31,13 @@ PATIENCE_S = 60.0
 
 
 def beginning(spec: StreamSpec, connection: Connection) -> Mapping[int, int]:
-    """The offsets at which a query that starts now begins."""
+    """The offsets at which a query began, or, if the spec does not say, at which one that starts now does."""
     with RawFetcher(connection) as fetcher:
-        return start_position(fetcher, spec.topic, parse_start(spec.start)).next
+        return first_position(fetcher, spec).next
 
 
 def rebuild_target(spec: StreamSpec, connection: Connection) -> dict[int, int]:
-    """Where a query that begins now has caught up: the log's end, in partitions with something to read."""
+    """Where a query has caught up: the log's end as it is now, in partitions with something to read."""
     start = beginning(spec, connection)
     with RawFetcher(connection) as fetcher:
         ends = fetcher.offsets(spec.topic, LATEST)

@@ -39,6 +39,7 @@ from headrace.app.surroundings import reading_from
 from headrace.app.view_stores import store_urls
 from headrace.client import Connection
 from headrace.errors import RequestError
+from headrace.streams.spec import StreamSpec
 from headrace.views import ViewStore
 
 __all__ = ["RunOptions", "Running", "RunningQuery", "running"]
@@ -116,7 +117,7 @@ class Running:
         """Starts all queries from their checkpoints, or, with `rebuild`, from the log."""
         self._launched = launched = self.launcher.launch(self._ending, rebuild=rebuild, told=told)
         if rebuild:
-            self._note_rebuild()
+            self._note_rebuild(launched.specs)
         for name, start in launched.starts.items():
             query = RunningQuery(name, start, start())
             self._ending.callback(query.stop)
@@ -199,13 +200,10 @@ class Running:
         # The very same code says the same of the same records: what it told is not told again.
         self.launch(rebuild=True, told=told_so_far(self.plan, self.options, self.connection))
 
-    def _note_rebuild(self) -> None:
+    def _note_rebuild(self, specs: Mapping[str, StreamSpec]) -> None:
         targets = {
-            each.name: {
-                str(partition): end
-                for partition, end in rebuild_target(each.stream.spec, self.connection).items()
-            }
-            for each in self.plan.streams
+            name: {str(partition): end for partition, end in rebuild_target(spec, self.connection).items()}
+            for name, spec in specs.items()
         }
         begun = Rebuild(began_at=time.time(), targets=targets)
         self.board.note(lambda status, now: replace(status, updated_at=now, rebuild=begun, queries={}))

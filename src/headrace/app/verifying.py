@@ -8,12 +8,14 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from headrace.app.checkpoints import BUCKETS
+from headrace.app.manifest import Manifest
 from headrace.app.planning import PlannedStream, PlannedView
 from headrace.app.sink import row_changes
 from headrace.client import EARLIEST, Connection, RawFetcher
 from headrace.errors import RequestError
 from headrace.streams.engine.replay import replayed_results, replayed_rows
 from headrace.streams.spec import PROCESSING_TIME, StreamSpec
+from headrace.streams.starts import Start, parse_start
 from headrace.views import Reflected, ViewStore
 from headrace.views.batch import net_changes
 from headrace.views.json_values import dumps, rows_to_json
@@ -51,19 +53,20 @@ def verify_view(
     store: ViewStore,
     connection: Connection,
     *,
-    spec: StreamSpec | None = None,
+    manifest: Manifest | None = None,
 ) -> Verdict:
     """Recomputes one view from the records it reflects, and compares, row by row and bit by bit.
 
-    `spec` is the stream's as the view's query reads it, if that is not as it is declared.
+    `manifest` is that of the stream's query, and says where it began.
 
-    Raises RequestError where that cannot be done: on processing time, or when the log
-    no longer has all the records.
+    Raises RequestError where that cannot be done: on processing time, when the log no
+    longer has all the records, or when nobody knows which they were.
     """
     view = planned.views[number]
     served = store.snapshot(view.view.name)
     end = served.reflected.offsets.get(planned.name, {})
-    _require_whole_log(planned, connection)
+    spec = _as_read(planned, view, served.reflected, manifest)
+    _require_whole_log(spec, end, connection)
     recomputed = _recompute(spark, planned, number, connection, end, served.reflected, spec)
     differences = tuple(compare(view, served.rows, recomputed))
     return Verdict(
@@ -94,7 +97,7 @@ def _recompute(
     connection: Connection,
     end: Mapping[int, int],
     reflected: Reflected,
-    spec: StreamSpec | None,
+    spec: StreamSpec,
 ) -> pa.Table:
     view, plan = planned.views[number], planned.plan(BUCKETS, spec)
     if not end:
@@ -106,18 +109,35 @@ def _recompute(
     return net_changes(view.schema, changes).rows
 
 
-def _require_whole_log(planned: PlannedStream, connection: Connection) -> None:
+def _as_read(
+    planned: PlannedStream, view: PlannedView, reflected: Reflected, manifest: Manifest | None
+) -> StreamSpec:
+    """The stream as the query read it that made what is served: above all, from where."""
+    declared = planned.stream.spec
+    if manifest is not None and reflected.query_id in (None, manifest.query_id):
+        return manifest.spec(declared, is_proof=True)
+    if parse_start(declared.start) == Start(EARLIEST):
+        return declared  # it began at 0; or else the log has no 0 now, and that is seen
+    raise RequestError(
+        f"where the query began that made {view.view.name} as it is served is not known: a rebuild is under "
+        "way, or its manifest is gone. Verify once that is done, or run the application with --rebuild"
+    )
+
+
+def _require_whole_log(spec: StreamSpec, end: Mapping[int, int], connection: Connection) -> None:
     """Retention may have removed what a view still reflects; then there is nothing to prove it by."""
-    spec = planned.stream.spec
     if spec.event_time == PROCESSING_TIME:
         raise RequestError(
             f"{spec.topic} is on processing time: when its records were processed is not in the log, "
             "so its views cannot be recomputed"
         )
-    if spec.start != "earliest":
+    if not end:
         return
     with RawFetcher(connection) as fetcher:
-        gone = {each: first for each, first in fetcher.offsets(spec.topic, EARLIEST).items() if first > 0}
+        firsts = fetcher.offsets(spec.topic, EARLIEST)
+    begins = dict(spec.begins)
+    held = {each: min(firsts.get(each, last), last) for each, last in end.items()}
+    gone = {each: first for each, first in held.items() if first > begins.get(each, 0)}
     if gone:
         places = ", ".join(f"{spec.topic}-{each} before {first}" for each, first in sorted(gone.items()))
         raise RequestError(

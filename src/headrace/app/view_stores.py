@@ -12,6 +12,7 @@ from headrace.app.sink import ViewWriter
 from headrace.app.starting import RunOptions
 from headrace.client import Connection
 from headrace.errors import ConfigError
+from headrace.streams.spec import StreamSpec
 from headrace.views import Reflected, ViewStore, open_store
 
 __all__ = ["OpenedStores", "open_stores", "store_url", "store_urls"]
@@ -56,9 +57,12 @@ def open_stores(
     options: RunOptions,
     connection: Connection,
     query_ids: Mapping[str, str],
+    specs: Mapping[str, StreamSpec],
     ending: contextlib.ExitStack,
 ) -> OpenedStores:
     """The stores, ready for the next batch of each view's query, whose id is given by view.
+
+    `specs` are the streams as their queries read them.
 
     Stores of one URL are opened once. A view that shows what another query made, before
     a rebuild, is built out of sight. Raises ConfigError if a store lost what was done.
@@ -76,7 +80,8 @@ def open_stores(
         _begin(opened[url], view, query_ids[view.view.name])
     builds: dict[str, HiddenBuild] = {}
     for planned in plan.streams:
-        builds |= _hidden(planned, stores, options, connection, query_ids, ending)
+        spec = specs[planned.name]
+        builds |= _hidden(planned, spec, stores, options, connection, query_ids, ending)
         done = last_commit(options.query_folder(planned.name))
         for name in [each.view.name for each in planned.views if each.view.name in stores]:
             found = builds[name].reflected() if name in builds else stores[name].reflected(name)
@@ -95,6 +100,7 @@ def _begin(store: ViewStore, view: PlannedView | PlannedFrame, query_id: str) ->
 
 def _hidden(
     planned: PlannedStream,
+    spec: StreamSpec,
     stores: Mapping[str, ViewStore],
     options: RunOptions,
     connection: Connection,
@@ -109,7 +115,7 @@ def _hidden(
     ]
     if not others:
         return {}
-    target = rebuild_target(planned.stream.spec, connection)
+    target = rebuild_target(spec, connection)
     builds = {}
     for view in others:
         name = view.view.name

@@ -2,19 +2,19 @@
 
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headrace.cli.application_views import batch_line, render_verdicts, verdict_data
 from headrace.cli.exit_codes import ExitCode
 from headrace.cli.identity import identity
 from headrace.cli.options import Json
-from headrace.cli.output import Output, table_text
+from headrace.cli.output import Output
 from headrace.cli.parent import stop_at_end_of_input
 
 if TYPE_CHECKING:
     from headrace.app.sink import BatchReport
-    from headrace.app.verifying import Verdict
     from headrace.client import Identity
 
 __all__ = ["plan", "run", "verify"]
@@ -73,7 +73,6 @@ MaxBytesPerBatch = Annotated[
     ),
 ]
 _DEFAULT_HTTP = "127.0.0.1:8080"
-_MAX_DIFFERENCES = 20
 
 
 def run(
@@ -210,8 +209,8 @@ def verify(
     for note in () if as_json else notes:
         _say(output, note)
     output.document(
-        {"views": [_verdict_data(each) for each in verdicts], "notes": notes},
-        lambda _: _verdict_text(verdicts),
+        {"views": [verdict_data(each) for each in verdicts], "notes": notes},
+        lambda _: render_verdicts(verdicts),
     )
     return ExitCode.DONE if all(each.is_equal for each in verdicts) else ExitCode.FAILED
 
@@ -224,51 +223,7 @@ def _say(output: Output, message: str) -> None:
 
 
 def _show(output: Output, report: "BatchReport") -> None:
-    """One line per batch that had records or changed something."""
-    changed = {name: count for name, count in report.changed.items() if count}
     if output.as_json:
         output.line(report.to_json())
-    elif report.records or changed:
-        parts = [f"{report.query} batch {report.batch_id}: {report.records:,} records"]
-        parts += [f"{name} {count:,} changed{_late(report.books[name])}" for name, count in changed.items()]
-        output.write("; ".join(parts))
-
-
-def _late(books: Any) -> str:
-    parts = [f"{books[name]:,} {name}" for name in ("corrected", "dropped", "dead") if books.get(name)]
-    return f" ({', '.join(parts)})" if parts else ""
-
-
-def _verdict_data(verdict: "Verdict") -> dict[str, Any]:
-    differences = [
-        {"key": each.key, "served": each.served, "recomputed": each.recomputed}
-        for each in verdict.differences[:_MAX_DIFFERENCES]
-    ]
-    return {
-        "view": verdict.view,
-        "rows": verdict.rows,
-        "equal": verdict.is_equal,
-        "different": len(verdict.differences),
-        "differences": differences,
-        "books": dict(verdict.reflected.books),
-        "offsets": verdict.reflected.offsets,
-    }
-
-
-def _verdict_text(verdicts: "list[Verdict]") -> str:
-    rows = [_row(each) for each in verdicts]
-    columns = ("view", "rows", "on time", "corrected", "dropped", "dead", "verdict")
-    lines = [table_text(columns, rows)]
-    for verdict in verdicts:
-        for each in verdict.differences[:_MAX_DIFFERENCES]:
-            lines.append(f"{verdict.view} {each.key}: served {each.served}, recomputed {each.recomputed}")
-        if len(verdict.differences) > _MAX_DIFFERENCES:
-            lines.append(f"{verdict.view}: and {len(verdict.differences) - _MAX_DIFFERENCES:,} more")
-    return "\n".join(lines)
-
-
-def _row(verdict: "Verdict") -> list[Any]:
-    books = verdict.reflected.books
-    counts = [int(books.get(name, 0)) for name in ("on_time", "corrected", "dropped", "dead")]
-    word = "equal" if verdict.is_equal else f"{len(verdict.differences):,} rows differ"
-    return [verdict.view, verdict.rows, *counts, word]
+    elif line := batch_line(report):
+        output.write(line)

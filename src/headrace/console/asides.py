@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 from starlette.responses import Response
 
+from headrace.app.books import READ, SKIPPED
 from headrace.app.status import is_running, read_status
 from headrace.console.alert_list import driver_alerts, event_alerts
 from headrace.console.late_questions import LateLook
@@ -117,7 +118,7 @@ def alert_families(here: Surroundings) -> Iterator[Family]:
 LIVE: dict[str, LivePart] = {"alerts": live_alerts}
 
 _NUMBER: Schema = {"type": "number"}
-_COUNTS = mapping(integer(), "on_time + corrected + dropped + filtered + dead + repeated is what was read.")
+_COUNTS = mapping(integer(), f"{' + '.join(READ)} is what was read; {SKIPPED} are offsets that could not be.")
 
 SCHEMAS: dict[str, Schema] = {
     "Late": object_of(

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from headrace.app.books import READ, SKIPPED
 from headrace.app.description import AppDescription, ViewDescription
 from headrace.console.late_book import LateBook
 from headrace.console.reading import Limits, bounds, read_page
@@ -17,7 +18,6 @@ _LAST_RECORDS = 10_000
 _LAST_CHANGES = 5_000
 _BYTES = 64 << 20
 _WINDOWED = ("tumbling", "hopping", "sliding", "session")
-_BOOKS = ("on_time", "corrected", "dropped", "filtered", "dead", "repeated")
 
 
 @dataclass(slots=True)
@@ -92,4 +92,4 @@ def _windowed(app: AppDescription) -> Iterator[ViewDescription]:
 
 
 def _books(books: dict[str, int] | None) -> dict[str, int]:
-    return {name: (books or {}).get(name, 0) for name in _BOOKS}
+    return {name: (books or {}).get(name, 0) for name in (*READ, SKIPPED)}

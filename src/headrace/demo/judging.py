@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headrace.app.books import READ
 from headrace.client import Connection
 from headrace.errors import RequestError
 
@@ -50,7 +51,7 @@ class ViewVerdict:
     @property
     def counted(self) -> int:
         """Events in its books."""
-        return sum(self.books.get(name, 0) for name in (*OUTCOMES, "repeated"))
+        return sum(self.books.get(name, 0) for name in READ)
 
 
 def verify(application: Path, folder: Path, connection: Connection) -> list[ViewVerdict]:

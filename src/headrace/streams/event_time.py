@@ -93,7 +93,7 @@ class Mark:
     before it, so that the marks of the partitions that had records give the whole
     picture, and a single mark does when none had. Counts are of this partition and
     batch: `records` all that were read, of which `rows` became rows, `dead` went aside,
-    `repeated` were sent again although they count already, and the rest declared
+    `repeated` were sent again although they count already, and the rest `declared`
     watermarks; `skipped` are offsets that retention took. `run` is the run of the query,
     under which its progress is noted.
     """
@@ -112,6 +112,11 @@ class Mark:
     repeated: int = 0
     topic: str = ""
     run: str = ""
+
+    @property
+    def declared(self) -> int:
+        """Records that declared a watermark."""
+        return self.records - self.rows - self.dead - self.repeated
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Self:

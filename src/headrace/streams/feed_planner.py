@@ -22,10 +22,9 @@ from headrace.streams.feed_positions import (
 )
 from headrace.streams.options import FeedOptions
 from headrace.streams.positions import Position
-from headrace.streams.probes import RecordSizes, start_position
+from headrace.streams.probes import RecordSizes, first_position
 from headrace.streams.progress import GroupProgress
 from headrace.streams.spec import PROCESSING_TIME, StreamSpec
-from headrace.streams.starts import parse_start
 
 __all__ = ["FeedPlanner"]
 
@@ -55,8 +54,7 @@ class FeedPlanner:
 
     def first(self) -> FeedPosition:
         """Where a query without checkpoint begins, as a run of its own."""
-        start = start_position(self._fetcher, self._spec.topic, parse_start(self._spec.start))
-        return FeedPosition.first(start, uuid.uuid4().hex)
+        return FeedPosition.first(first_position(self._fetcher, self._spec), uuid.uuid4().hex)
 
     def latest(self) -> Position:
         """The end of what is committed in every partition the topic has."""

@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from headrace.client import OffsetsGone, RawFetcher
 from headrace.errors import RequestError
 from headrace.streams.positions import Position
-from headrace.streams.starts import Start
+from headrace.streams.spec import StreamSpec
+from headrace.streams.starts import Start, parse_start
 
-__all__ = ["RecordSizes", "start_position"]
+__all__ = ["RecordSizes", "first_position", "start_position"]
 
 
 def start_position(fetcher: RawFetcher, topic: str, start: Start) -> Position:
@@ -20,6 +21,13 @@ def start_position(fetcher: RawFetcher, topic: str, start: Start) -> Position:
         )
     following = fetcher.offsets(topic, start.when) | dict(start.offsets)
     return Position(topic=topic, topic_id=layout.id, next=following)
+
+
+def first_position(fetcher: RawFetcher, spec: StreamSpec) -> Position:
+    """Where a stream's query begins: as was found before, or else what its start stands for now."""
+    if not spec.begins:
+        return start_position(fetcher, spec.topic, parse_start(spec.start))
+    return Position(topic=spec.topic, topic_id=fetcher.layout(spec.topic).id, next=dict(spec.begins))
 
 
 class RecordSizes:

@@ -8,10 +8,9 @@ from headrace.records.columns import lay_out
 from headrace.streams.event_time import Mark, PartitionTime
 from headrace.streams.feed_positions import FeedRange
 from headrace.streams.options import FeedOptions
-from headrace.streams.probes import start_position
+from headrace.streams.probes import first_position
 from headrace.streams.spec import PROCESSING_TIME, StreamSpec
 from headrace.streams.stamping import Stamped, Stamper
-from headrace.streams.starts import parse_start
 
 __all__ = ["RangeReading", "read_stamped"]
 
@@ -87,7 +86,7 @@ def read_stamped(
 ) -> Iterator[Stamped]:
     """All rows from `start` up to `end`, partition by partition: what the feed gives, in one process.
 
-    By default from where the spec starts to the end of the log as it is now. A
+    By default from where the stream begins to the end of the log as it is now. A
     partition that `start` does not name begins at 0, as one added later does.
     """
     if spec.event_time == PROCESSING_TIME:
@@ -95,7 +94,7 @@ def read_stamped(
             f"{spec.topic} is on processing time: what it was cannot be read from the log again"
         )
     with RawFetcher(options.connection, max_bytes=options.max_fetch_bytes) as fetcher:
-        first = start_position(fetcher, spec.topic, parse_start(spec.start))
+        first = first_position(fetcher, spec)
         begins = first.next if start is None else start
         for partition, last in sorted((end or fetcher.offsets(spec.topic, LATEST)).items()):
             span = FeedRange(

@@ -47,7 +47,8 @@ class StreamSpec:
     before they were read: "fail", or "skip", which counts them. `group` is the
     consumer group as which progress shows. `letters_of` are the ids of the query that
     reads it and of those whose dead letters stand for its own, `begins` the partitions and
-    offsets at which it began: by these it knows what was sent again.
+    offsets at which it began: by these it knows what was sent again. What `start` stands
+    for is asked of the log once, when a query begins, and is `begins` from then on.
     """
 
     topic: str

@@ -10,7 +10,7 @@ from typing import Any
 
 from headrace import App, agg, tumbling
 from headrace.app.running import Running, RunOptions, running
-from headrace.app.sink import BatchReport
+from headrace.app.sink import BatchReport, ignore
 from headrace.app.verifying import verify_view
 from headrace.client import LATEST, Connection, RawFetcher, producer
 from headrace.views import open_store
@@ -67,9 +67,14 @@ def catch_up(app: App, log: Connection, data: Path, **fields: Any) -> None:
 
 @contextlib.contextmanager
 def kept_running(
-    app: App, log: Connection, data: Path, on_batch: Callable[[BatchReport], None] = lambda _: None
+    app: App,
+    log: Connection,
+    data: Path,
+    on_batch: Callable[[BatchReport], None] = ignore,
+    on_message: Callable[[str], None] = ignore,
+    **fields: Any,
 ) -> Iterator[Running]:
-    with running(app, options(log, data), on_batch=on_batch) as started:
+    with running(app, options(log, data, **fields), on_batch=on_batch, on_message=on_message) as started:
         yield started
 
 

@@ -388,6 +388,8 @@ def test_pipelines_show_graph_status_late_records_and_alerts_of_an_application(o
         "filtered": 0,
         "dead": 0,
         "repeated": 0,
+        "declared": 0,
+        "skipped": 0,
     }
     (window,) = late["windows"]
     assert (window["dropped"], window["corrected"], window["late_by_s"]) == (2, 1, 90.0)

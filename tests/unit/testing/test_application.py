@@ -94,12 +94,13 @@ def test_records_that_cannot_be_read_and_those_too_late_are_shown():
         assert run.books("per_minute") == {"on_time": 1, "dropped": 1, "dead": 3}
 
 
-def test_a_declared_watermark_is_sent_as_a_header():
+def test_a_declared_watermark_is_sent_as_a_header_and_is_in_the_books():
     with run_app(counting_app(), start=START) as run:
         run.send("events", event("09:00:10"))
         milliseconds = int(moment("09:01").timestamp() * 1000)
         run.send("events", None, headers=[("headrace.watermark", str(milliseconds).encode())])
         assert counts(run) == {("a", moment("09:00")): 1}
+        assert run.books("per_minute") == {"on_time": 1, "declared": 1}
 
 
 def test_batches_move_only_the_moment_of_publishing():

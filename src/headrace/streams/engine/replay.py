@@ -1,4 +1,4 @@
-"""A stream read again, in batch, from where it starts up to given offsets: what `verify` needs.
+"""A stream read again, in batch, from where its query began up to given offsets: what `verify` needs.
 
 The rows are stamped as the feed stamps them, partition by partition from the beginning,
 so that each is late or on time exactly as it was.
@@ -26,7 +26,7 @@ __all__ = ["replayed_results", "replayed_rows"]
 
 
 class ReplayReader(DataSourceReader):
-    """One task per partition; each reads its partition from the start of the stream."""
+    """One task per partition; each reads its partition from where the query began, which may be 0."""
 
     def __init__(self, plan: StreamPlan, options: FeedOptions, end: Mapping[int, int]) -> None:
         self._plan = plan
@@ -40,8 +40,8 @@ class ReplayReader(DataSourceReader):
         packer = RowPacker(self._plan)
         if partition.value is None:
             return
-        end = {partition.value: self._end[partition.value]}
-        for stamped in read_stamped(self._plan.spec, self._options, end=end):
+        spec, end = self._plan.spec, {partition.value: self._end[partition.value]}
+        for stamped in read_stamped(spec, self._options, start=dict(spec.begins), end=end):
             yield packer.rows(stamped)
 
 

@@ -77,8 +77,14 @@ function fillBar(element, { books }) {
 }
 
 /** Records that never came to a window are told beside it. */
-function besideText({ filtered, dead, repeated }) {
-  const parts = [filtered && `${number(filtered)} that the view does not count`, dead && `${number(dead)} dead`, repeated && `${number(repeated)} sent again that count already`];
+function besideText({ filtered, dead, repeated, declared, skipped }) {
+  const parts = [
+    filtered && `${number(filtered)} that the view does not count`,
+    dead && `${number(dead)} dead`,
+    repeated && `${number(repeated)} sent again that count already`,
+    declared && `${number(declared)} that declare watermarks`,
+    skipped && `${number(skipped)} offsets that retention took before they were read`,
+  ];
   return parts.filter(Boolean).length ? `Beside these: ${parts.filter(Boolean).join(", ")}.` : "";
 }
 
