@@ -507,6 +507,7 @@ class Connection(asyncio.BufferedProtocol):
                 while left:
                     if filled == len(window):
                         await self._put(window)
+                        await asyncio.sleep(0)  # the others' turn, however fast this client reads
                         filled = 0
                     count = extent.read_into(window[filled:])
                     if count is None:  # not in the page cache: the disk must not hold up the others
