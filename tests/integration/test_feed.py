@@ -211,9 +211,10 @@ def test_records_that_retention_took_stop_the_feed_and_are_named(log):
         run.batch()
 
 
-def test_an_allowed_gap_is_counted_to_the_offset(log):
+@pytest.mark.parametrize("batch_records", [1, 10], ids=["between batches", "within a batch"])
+def test_an_allowed_gap_is_counted_to_the_offset(log, batch_records):
     topic = create_topic(log)
-    send(log, topic, events(*range(10)), batch_num_messages=1)
+    send(log, topic, events(*range(10)), batch_num_messages=batch_records)
     run = Run(log, stream(topic, on_gap="skip"))
     run.batch(max_records=3)
     delete_records(log, topic, 7)

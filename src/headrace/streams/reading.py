@@ -30,9 +30,8 @@ class RangeReading:
         self._records = self._rows = self._dead = self._skipped = self._repeated = 0
 
     def __iter__(self) -> Iterator[Stamped]:
-        span = self._span
-        for run in self._runs():
-            records = lay_out(run, start_offset=span.start, end_offset=span.end)
+        for start, run in self._runs():
+            records = lay_out(run, start_offset=start, end_offset=self._span.end)
             if len(records):
                 stamped = self._stamper.stamp(records)
                 self._records += stamped.records
@@ -61,13 +60,15 @@ class RangeReading:
             repeated=self._repeated,
         )
 
-    def _runs(self) -> Iterator[memoryview]:
+    def _runs(self) -> Iterator[tuple[int, memoryview]]:
+        """Runs of batches, and the first offset that counts: a batch may begin with records that are gone."""
         span, start = self._span, self._span.start
         while start < span.end:
             try:
-                yield from self._fetcher.fetch(
+                for run in self._fetcher.fetch(
                     span.topic, span.partition, start, span.end, topic_id=span.topic_id, ahead=True
-                )
+                ):
+                    yield start, run
                 return
             except OffsetsGone as gone:
                 if self._spec.on_gap == "fail" or gone.first <= gone.asked:
