@@ -90,7 +90,10 @@ def test_records_that_cannot_be_read_and_those_too_late_are_shown():
             "1",
         )
         assert [each.about["offset"] for each in run.dead] == ["2", "3", "4"]
-        assert "ahead of the record's timestamp" in run.dead[2].reason
+        unreadable, timeless, ahead = run.dead
+        assert unreadable.reason == "the value is not JSON of the schema" and unreadable.about["error"]
+        assert "no event time" in timeless.reason and "error" not in timeless.about
+        assert "ahead of the record's timestamp" in ahead.reason
         assert run.books("per_minute") == {"on_time": 1, "dropped": 1, "dead": 3}
 
 
