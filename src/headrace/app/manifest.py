@@ -9,6 +9,7 @@ held against it before anything starts:
 - it is refused: going on, or beginning anew, would destroy what a newer version wrote.
 """
 
+import re
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -25,6 +26,7 @@ __all__ = ["FORMAT", "Manifest", "Told", "describe_query", "describe_step", "rea
 
 FORMAT = 2  # 1 kept the state of buckets in Spark's state store
 _FILE = "manifest.json"
+_ADDRESS = re.compile(r"(?<=\[Ljava\.lang\.StackTraceElement;)@[0-9a-f]+")
 # What of a stream decides how a record is read, or whether it is late.
 _STREAM_FIELDS = ("decoder", "event_time", "sent_at", "lateness_us", "max_ahead_us")
 
@@ -168,5 +170,5 @@ def describe_step(step: Step) -> str:
 
 
 def _words(column: object) -> str:
-    """Spark writes a column as Column<'…'>."""
-    return str(column).removeprefix("Column<'").removesuffix("'>")
+    """Spark writes a column as Column<'…'>, and in the arguments of Python functions where it keeps them."""
+    return _ADDRESS.sub("", str(column).removeprefix("Column<'").removesuffix("'>"))

@@ -8,8 +8,9 @@ import pyarrow as pa
 import pytest
 
 from headrace import App, agg, tumbling
-from headrace.app.manifest import Manifest, describe_query, reasons_to_rebuild
+from headrace.app.manifest import Manifest, describe_query, describe_step, reasons_to_rebuild
 from headrace.errors import ConfigError
+from headrace.streams.engine.projection import Where
 from headrace.testing.application_plan import plan_for_test
 
 QUERY = {
@@ -77,6 +78,18 @@ def test_a_newer_one_is_refused(tmp_path):
     (tmp_path / "manifest.json").write_text(json.dumps(fields | {"format": 99}))
     with pytest.raises(ConfigError, match="newer version"):
         Manifest.read(tmp_path)
+
+
+def test_a_python_function_is_described_alike_wherever_spark_keeps_its_arguments():
+    """As Spark 4 writes one that is called with a column."""
+    column = (
+        "Column<'is_known(columnnodeexpression(UnresolvedAttribute(List(place),None,false,Origin(None,None,"
+        "None,None,None,None,None,Some([Ljava.lang.StackTraceElement;@{}),None,None))))'>"
+    )
+    first, second = (describe_step(Where(column.format(each))) for each in ("44a412ba", "38ee94e4"))
+    assert first == second and first.startswith("where is_known(")
+    other = describe_step(Where(column.format("44a412ba").replace("place", "other")))
+    assert other != first
 
 
 class Product:
