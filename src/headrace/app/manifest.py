@@ -26,7 +26,9 @@ __all__ = ["FORMAT", "Manifest", "Told", "describe_query", "describe_step", "rea
 
 FORMAT = 2  # 1 kept the state of buckets in Spark's state store
 _FILE = "manifest.json"
-_ADDRESS = re.compile(r"(?<=\[Ljava\.lang\.StackTraceElement;)@[0-9a-f]+")
+# Of the arguments of a Python function Spark also tells the line of the file, and an address in memory.
+_TRACE = r"Some\(\[Ljava\.lang\.StackTraceElement;"
+_ORIGIN = re.compile(rf",Origin\((?:None,){{7}}{_TRACE}@[0-9a-f]+\),.*?,None\)|(?<={_TRACE})@[0-9a-f]+")
 # What of a stream decides how a record is read, or whether it is late.
 _STREAM_FIELDS = ("decoder", "event_time", "sent_at", "lateness_us", "max_ahead_us")
 
@@ -170,5 +172,5 @@ def describe_step(step: Step) -> str:
 
 
 def _words(column: object) -> str:
-    """Spark writes a column as Column<'…'>, and in the arguments of Python functions where it keeps them."""
-    return _ADDRESS.sub("", str(column).removeprefix("Column<'").removesuffix("'>"))
+    """A column as Spark writes it, without the Column<'…'> around it and where it comes from."""
+    return _ORIGIN.sub("", str(column).removeprefix("Column<'").removesuffix("'>"))

@@ -80,16 +80,18 @@ def test_a_newer_one_is_refused(tmp_path):
         Manifest.read(tmp_path)
 
 
-def test_a_python_function_is_described_alike_wherever_spark_keeps_its_arguments():
-    """As Spark 4 writes one that is called with a column."""
-    column = (
-        "Column<'is_known(columnnodeexpression(UnresolvedAttribute(List(place),None,false,Origin(None,None,"
-        "None,None,None,None,None,Some([Ljava.lang.StackTraceElement;@{}),None,None))))'>"
-    )
-    first, second = (describe_step(Where(column.format(each))) for each in ("44a412ba", "38ee94e4"))
-    assert first == second and first.startswith("where is_known(")
-    other = describe_step(Where(column.format("44a412ba").replace("place", "other")))
-    assert other != first
+def called_with(column, address, place="None"):
+    """A Python function of a column, as Spark 4.3 writes it."""
+    origin = f"Origin({'None,' * 7}Some([Ljava.lang.StackTraceElement;@{address}),{place},None)"
+    inner = f"columnnodeexpression(UnresolvedAttribute(List({column}),None,false,{origin}))"
+    return describe_step(Where(f"Column<'(is_known({inner}) AND (at > 1))'>"))
+
+
+def test_of_a_python_function_the_name_and_the_arguments_are_told_and_not_where_they_come_from():
+    told = "where (is_known(columnnodeexpression(UnresolvedAttribute(List(place),None,false))) AND (at > 1))"
+    assert called_with("place", "44a412ba") == told
+    assert called_with("place", "38ee94e4", "Some((col,/a folder/app.py:12))") == told
+    assert called_with("other", "44a412ba") != told
 
 
 class Product:
