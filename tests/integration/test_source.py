@@ -1,11 +1,14 @@
 """The log as Spark's data source, on ours and on Kafka: rows, positions, and what goes wrong."""
 
 import json
+import time
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812
 from topics import add_partitions, create_topic, delete_records, delete_topic, send
+
+from headrace.client import producer
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -45,6 +48,20 @@ def test_a_batch_read_has_the_fields_of_the_schema_and_the_columns_about_the_rec
         spark.read, log, topic, "number long, _partition int, _offset long, name string, _topic string"
     )
     assert sorted(map(tuple, frame.collect())) == [(n, 1, n, f"n{n}", topic) for n in range(3)]
+
+
+def test_key_headers_and_time_of_a_record_are_columns_beside_its_fields(spark, log):
+    topic, then = create_topic(log), (int(time.time()) - 60) * 1000 + 7
+    client = producer(log)
+    headers = [("h", b"\xff"), ("h", b""), ("none", None)]
+    client.produce(topic, b'{"number": 1}', b"\x00k", headers=headers, timestamp=then)
+    client.produce(topic, b'{"number": 2}', b"", timestamp=then + 1)
+    assert client.flush(60) == 0
+    about = "_key binary, _timestamp timestamp, _headers array<struct<key: string, value: binary>>"
+    frame = reader(spark.read, log, topic, f"number long, {about}").orderBy("number")
+    rows = frame.withColumn("_timestamp", F.unix_millis("_timestamp")).collect()
+    assert [tuple(row)[:3] for row in rows] == [(1, b"\x00k", then), (2, b"", then + 1)]
+    assert [[tuple(each) for each in row["_headers"]] for row in rows] == [headers, []]
 
 
 def test_without_a_schema_the_records_come_raw(spark, log):

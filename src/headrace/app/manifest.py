@@ -9,6 +9,7 @@ held against it before anything starts:
 - it is refused: going on, or beginning anew, would destroy what a newer version wrote.
 """
 
+import re
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -25,6 +26,9 @@ __all__ = ["FORMAT", "Manifest", "Told", "describe_query", "describe_step", "rea
 
 FORMAT = 2  # 1 kept the state of buckets in Spark's state store
 _FILE = "manifest.json"
+# Of the arguments of a Python function Spark also tells the line of the file, and an address in memory.
+_TRACE = r"Some\(\[Ljava\.lang\.StackTraceElement;"
+_ORIGIN = re.compile(rf",Origin\((?:None,){{7}}{_TRACE}@[0-9a-f]+\),.*?,None\)|(?<={_TRACE})@[0-9a-f]+")
 # What of a stream decides how a record is read, or whether it is late.
 _STREAM_FIELDS = ("decoder", "event_time", "sent_at", "lateness_us", "max_ahead_us")
 
@@ -168,5 +172,5 @@ def describe_step(step: Step) -> str:
 
 
 def _words(column: object) -> str:
-    """Spark writes a column as Column<'…'>."""
-    return str(column).removeprefix("Column<'").removesuffix("'>")
+    """A column as Spark writes it, without the Column<'…'> around it and where it comes from."""
+    return _ORIGIN.sub("", str(column).removeprefix("Column<'").removesuffix("'>"))

@@ -31,10 +31,11 @@ def late_topic(app: str) -> str:
 
 
 def dead_records(app: str, topic: str, query_id: str, tables: Iterable[pa.Table]) -> Iterator[OutputRecord]:
-    """Records that could not be read, as they are, with the reason."""
+    """Records that could not be read, as they are, with the reason and, where there is one, the error."""
     for row in _rows(tables):
         about = {
             "reason": row["reason"],
+            **({} if row["error"] is None else {"error": row["error"]}),
             "topic": topic,
             "partition": row["partition"],
             "offset": row["offset"],

@@ -26,6 +26,7 @@ from headrace.app.rebuilds import HiddenBuild, rebuild_target
 from headrace.app.reports import BatchReport
 from headrace.app.running_query import RunningQuery
 from headrace.app.sink import ignore
+from headrace.app.stages import Stages
 from headrace.app.starting import RunOptions, create_app_topics, locked, start_log, start_spark
 from headrace.app.status import (
     FAILED,
@@ -60,6 +61,7 @@ class Running:
     say: Callable[[str], None]
     launcher: Launcher
     alarms: Alarms
+    stages: Stages
     commands: "SimpleQueue[Mapping[str, Any]]"
     console: ConsoleProcess | None = None
     deliverer: DelivererProcess | None = None
@@ -94,6 +96,8 @@ class Running:
             if self._rebuild_asked.is_set():
                 self._rebuild()
             if not [query for query in self.queries.values() if self._is_alive(query)]:
+                if self._goes_on():
+                    continue
                 self._show_builds()
                 return True
             self._note_progress()
@@ -119,6 +123,8 @@ class Running:
         if rebuild:
             self._note_rebuild(launched.specs)
         for name, start in launched.starts.items():
+            if self.options.until_caught_up:
+                self.stages.begin(name)
             query = RunningQuery(name, start, start())
             self._ending.callback(query.stop)
             self.queries[name] = query
@@ -150,6 +156,14 @@ class Running:
             query.restart()
             self.board.query(query.name, restarts=query.restarts)
         return True
+
+    def _goes_on(self) -> bool:
+        """Starts queries again that read what others have written meanwhile; False if there are none."""
+        behind = self.stages.behind()
+        for name in behind:
+            self.stages.begin(name)
+            self.queries[name].go_on()
+        return bool(behind)
 
     def _note_failure(self, query: RunningQuery, failure: QueryFailure) -> None:
         """Decides when to start it again; raises RequestError if that cannot help."""
@@ -249,7 +263,8 @@ def running(
         ending.callback(alarms.close)
         reporter = _reporter(board, alarms, on_batch)
         launcher = Launcher(spark, plan, connection, options, reporter, on_step)
-        started = Running(plan, connection, log, options, board, say, launcher, alarms, commands)
+        stages = Stages(plan, connection)
+        started = Running(plan, connection, log, options, board, say, launcher, alarms, stages, commands)
         started.console = None if console is None else console.result()
         started.deliverer = start_deliverer(app, options, connection, say, ending)
         ending.callback(started.end)

@@ -20,6 +20,10 @@ class RunningQuery:
     again_at: float | None = None
     _stuck_at: int | None = None
 
+    def go_on(self) -> None:
+        """Once more, after it has ended as it should."""
+        self.spark_query = self.start()
+
     def restart(self) -> None:
         self.restarts += 1
         self.tries += 1

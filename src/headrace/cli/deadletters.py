@@ -36,7 +36,7 @@ def list_command(
     ] = None,
     reason: Annotated[
         str | None,
-        typer.Option("--reason", metavar="TEXT", help="Only reasons that hold this text."),
+        typer.Option("--reason", metavar="TEXT", help="Only reasons and errors that hold this text."),
     ] = None,
     source: Annotated[
         str | None, typer.Option("--source", metavar="TOPIC", help="Only letters that came from this topic.")
@@ -96,7 +96,8 @@ class _Printer:
         return self.most is None or self.shown < self.most
 
     def _passes(self, letter: Letter) -> bool:
-        if self.reason is not None and self.reason.lower() not in (letter.reason or "").lower():
+        said = f"{letter.reason or ''} {letter.error or ''}".lower()
+        if self.reason is not None and self.reason.lower() not in said:
             return False
         return self.source is None or letter.topic == self.source
 

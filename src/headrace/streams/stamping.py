@@ -36,12 +36,15 @@ DEAD_SCHEMA: Final = pa.schema(
         ("value", pa.binary()),
         ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
         ("reason", pa.string()),
+        ("error", pa.string()),  # what the parser said, where it is a parser that refused
     ]
 )
 # The years 1 to 9999, which every store and every language can write down.
 _FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
 _UNITS_US = {"s": 1_000_000, "ms": 1000, "us": 1}
 _DAY_US = 86_400_000_000
+_UNREADABLE = "the value is not JSON of the schema"
+_ERROR_LETTERS = 500  # a parser may quote what it cannot read, which is as long as it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +90,10 @@ class Stamper:
         parsed = self._parse(records.values)
         appended, absurd = _scaled(records.timestamps, 1000)
         times, faults = self._event_times(parsed, appended)
-        bad = _first_reasons([(absurd, "the record's timestamp is out of range"), *faults], parsed.reasons)
         headers = records.column("headers") if records.has_headers else None
         declared = {} if headers is None else dict(_declarations(headers))
+        errors = {row: error for row, error in _errors(parsed.reasons) if row not in declared}
+        bad = _first_reasons([(absurd, "the record's timestamp is out of range"), *faults], errors)
         bad = {row: reason for row, reason in bad.items() if row not in declared}
         bad |= self._refused(declared, appended)
         moved = {
@@ -104,7 +108,7 @@ class Stamper:
             rows,
             keys if kept is None else keys.at(kept),
             values if kept is None else values.at(kept),
-            self._dead(records, bad),
+            self._dead(records, bad, errors),
             len(records),
             len(repeated),
         )
@@ -185,7 +189,7 @@ class Stamper:
         }
         return pa.RecordBatch.from_arrays([found[name] for name in self._schema.names], schema=self._schema)
 
-    def _dead(self, records: Records, bad: Mapping[int, str]) -> pa.Table | None:
+    def _dead(self, records: Records, bad: Mapping[int, str], errors: Mapping[int, str]) -> pa.Table | None:
         if not bad:
             return None
         rows = sorted(bad)
@@ -194,6 +198,7 @@ class Stamper:
             "partition": pa.repeat(pa.scalar(self._partition, pa.int32()), len(rows)),
             **{name: taken[name] for name in COLUMNS},
             "reason": pa.array([bad[row] for row in rows], pa.string()),
+            "error": pa.array([errors.get(row) for row in rows], pa.string()),
         }
         return pa.table([columns[name] for name in DEAD_SCHEMA.names], schema=DEAD_SCHEMA)
 
@@ -212,12 +217,18 @@ def _declarations(headers: pa.Array) -> Iterator[tuple[int, int | None]]:
         yield parents[at].as_py(), parse_watermark(items.field("value")[at].as_py())
 
 
-def _first_reasons(faults: list[tuple[Bools | None, str]], reasons: pa.Array) -> dict[int, str]:
+def _errors(reasons: pa.Array) -> Iterator[tuple[int, str]]:
+    """The records whose values could not be read, and what the parser said of each."""
+    if len(reasons) == reasons.null_count:
+        return
+    rows = pc.indices_nonzero(pc.is_valid(reasons))
+    for row, error in zip(rows.to_pylist(), reasons.take(rows).to_pylist(), strict=True):
+        yield row, error[:_ERROR_LETTERS]
+
+
+def _first_reasons(faults: list[tuple[Bools | None, str]], errors: Mapping[int, str]) -> dict[int, str]:
     """For each record with a fault the first reason; that its value cannot be read comes before all."""
-    bad: dict[int, str] = {}
-    if len(reasons) != reasons.null_count:
-        rows = pc.indices_nonzero(pc.is_valid(reasons))
-        bad = dict(zip(rows.to_pylist(), reasons.take(rows).to_pylist(), strict=True))
+    bad = dict.fromkeys(errors, _UNREADABLE)
     for mask, reason in faults:
         if mask is not None and mask.any():
             for row in np.flatnonzero(mask).tolist():

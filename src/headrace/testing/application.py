@@ -113,9 +113,14 @@ class AppRun:
             stream.append(value, partition=partition, key=key, moment_us=moment_us, headers=tuple(headers))
 
     def batch(self) -> None:
-        """Takes in what was sent, as one micro-batch; nothing happens if nothing is due."""
+        """Takes in what was sent, as one micro-batch; nothing happens if nothing is due.
+
+        What this writes to topics that the application reads itself is taken in next.
+        """
         for stream in self._streams.values():
             stream.step(self._now_us)
+        if self._pass_on():
+            self.batch()
 
     def advance(self, duration: str | timedelta) -> None:
         """Lets time pass without input: partitions become idle, and event time goes on when all are."""
@@ -172,6 +177,13 @@ class AppRun:
     def _up_to_date(self) -> ViewStore:
         self.batch()
         return self._store
+
+    def _pass_on(self) -> bool:
+        """Gives what was written to the streams that read it; False if there is nothing."""
+        written = [record for record in self._records.take_new() if record.topic in self._streams]
+        for record in written:
+            self._streams[record.topic].append_written(record, self._now_us)
+        return bool(written)
 
     def _stream(self, topic: str) -> StreamRun:
         if topic not in self._streams:

@@ -29,6 +29,7 @@ from headrace.streams.feed_positions import (
 from headrace.streams.positions import Position
 from headrace.streams.spec import PROCESSING_TIME
 from headrace.streams.stamping import Stamped, Stamper
+from headrace.testing.partitioning import partition_of
 from headrace.views import OutputRecord, ViewStore
 
 if TYPE_CHECKING:
@@ -44,10 +45,17 @@ class RecordList:
 
     def __init__(self) -> None:
         self._records: list[OutputRecord] = []
+        self._taken = 0
 
     def write(self, batch_id: int, records: Iterable[OutputRecord]) -> bool:  # noqa: ARG002
         self._records.extend(records)
         return True
+
+    def take_new(self) -> list[OutputRecord]:
+        """Those that were written since this was last called."""
+        found = self._records[self._taken :]
+        self._taken = len(self._records)
+        return found
 
     def of(self, topic: str) -> list[OutputRecord]:
         return [record for record in self._records if record.topic == topic]
@@ -102,7 +110,7 @@ class StreamRun:
         partition: int,
         key: str | bytes | None,
         moment_us: int,
-        headers: tuple[tuple[str, bytes], ...],
+        headers: tuple[tuple[str, bytes | None], ...],
     ) -> None:
         if partition not in self._log:
             raise ConfigError(
@@ -118,6 +126,15 @@ class StreamRun:
                 json.dumps(value).encode() if isinstance(value, Mapping) else value,
                 headers,
             )
+        )
+
+    def append_written(self, record: OutputRecord, now_us: int) -> None:
+        """A record that the application wrote to this stream's topic, where its key says."""
+        partition = record.partition
+        if partition is None:
+            partition = 0 if record.key is None else partition_of(record.key, len(self._log))
+        self.append(
+            record.value, partition=partition, key=record.key, moment_us=now_us, headers=record.headers
         )
 
     def step(self, now_us: int) -> None:

@@ -2,11 +2,14 @@
 
 import contextlib
 import json
+import random
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+import pyarrow.compute as pc
 
 from headrace import App, agg, tumbling
 from headrace.app.running import Running, RunOptions, running
@@ -24,10 +27,44 @@ def new_topic() -> str:
     return f"t-{uuid.uuid4().hex[:12]}"
 
 
+def spread() -> Any:
+    """A user's own aggregate: how far the amounts are apart.
+
+    Its class is made in a function, so that Spark ships it by value: workers cannot import this file.
+    """
+
+    class Spread:
+        columns = ("amount",)
+        functions = ("min", "max")
+
+        def state_types(self, inputs):
+            return [inputs[0], inputs[0]]
+
+        def result_type(self, inputs):
+            return inputs[0]
+
+        def partial(self, inputs, groups):
+            return [groups.aggregate(inputs[0], function) for function in self.functions]
+
+        def merge(self, states, groups):
+            return [groups.aggregate(*each) for each in zip(states, self.functions, strict=True)]
+
+        def finish(self, states):
+            return pc.subtract(states[1], states[0])
+
+    return agg.custom(Spread())
+
+
 def counting(
-    topic: str, *, store: str, window: str = "10 seconds", partitions: int = 2, **stream: Any
+    topic: str,
+    *,
+    store: str,
+    window: str = "10 seconds",
+    partitions: int = 2,
+    copies: str | None = None,
+    **stream: Any,
 ) -> App:
-    """One view: events and their sum, per place and window."""
+    """One view: events, their sum and their spread, per place and window; and a topic with a copy of each."""
     app = App(f"app-{topic}", store=store)
     events = app.stream(
         topic,
@@ -37,13 +74,29 @@ def counting(
 
     @app.view
     def counts():
-        return events.window(tumbling(window), by="place").agg(n=agg.count(), total=agg.sum("amount"))
+        return events.window(tumbling(window), by="place").agg(
+            n=agg.count(), total=agg.sum("amount"), spread=spread()
+        )
 
+    if copies is not None:
+        app.topic(copies, key="place")(lambda: events)
     return app
 
 
 def event(second: float, place: str = "here", amount: float = 0.1) -> dict[str, Any]:
     return {"place": place, "amount": amount, "at": BASE_MS + round(second * 1000)}
+
+
+def traffic(seed: int, count: int = 200, first: float = 0, until: float = 1000) -> list[Any]:
+    """In time, late and malformed; the last closes all windows before it."""
+    chance = random.Random(seed)
+    print("seed", seed)
+    values: list[Any] = []
+    for number in range(count):
+        second = first + number / 4 - chance.choice((0, 0.5, 0.9, 8, 30))
+        value = event(second, chance.choice(("here", "there", "elsewhere")), chance.uniform(-1, 1))
+        values.append(value if chance.random() > 0.03 else b"{no JSON")
+    return [*values, event(until)]
 
 
 def send(log: Connection, topic: str, values: list[Any], partition: int = 0, **fields: Any) -> None:

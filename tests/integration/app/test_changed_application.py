@@ -1,7 +1,6 @@
 """A changed application fits its checkpoint, needs a rebuild, or is refused; what is lost is built anew."""
 
 import json
-import random
 import shutil
 
 import pytest
@@ -9,14 +8,15 @@ from app_runs import (
     BASE_MS,
     catch_up,
     counting,
-    event,
     log_ends,
     new_topic,
     reflected,
     require_equal,
     rows,
     send,
+    traffic,
 )
+from tests.integration.views.reading import read
 from topics import create_topic
 
 from headrace.errors import ConfigError
@@ -27,18 +27,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 @pytest.fixture
 def topic(our_log):
     return new_topic()
-
-
-def traffic(seed, count=200):
-    """In time, late and malformed; the last closes all windows before it."""
-    chance = random.Random(seed)
-    print("seed", seed)
-    values = []
-    for number in range(count):
-        second = number / 4 - chance.choice((0, 0.5, 0.9, 8, 30))
-        value = event(second, chance.choice(("here", "there", "elsewhere")), chance.uniform(-1, 1))
-        values.append(value if chance.random() > 0.03 else b"{no JSON")
-    return [*values, event(1000)]
 
 
 def prepared(our_log, topic, store, data, **stream):
@@ -115,11 +103,20 @@ def test_a_view_whose_checkpoint_or_store_is_lost_is_built_anew_from_the_log(spa
     require_equal(spark, app, our_log, store)
 
 
+def written(log, topic):
+    """Source, partition, key and value, to the byte, of every committed record of a derived topic."""
+    found = read(log, topic)
+    return sorted(
+        (each["headers"][0]["value"], each["partition"], each["key"], each["value"]) for each in found
+    )
+
+
 def test_where_batches_are_cut_and_a_rebuild_change_no_bit_of_the_result(spark, our_log, topic, tmp_path):
     stores = [f"sqlite:///{tmp_path}/{name}.db" for name in ("whole", "cut")]
     stream = {"idle_after": "1 hour", "late": "correct", "correct_for": "15 seconds"}
-    app = prepared(our_log, topic, stores[0], tmp_path / "whole", **stream)
-    catch_up(counting(topic, store=stores[1], **stream), our_log, tmp_path / "cut", max_records_per_batch=61)
+    app = prepared(our_log, topic, stores[0], tmp_path / "whole", copies=f"{topic}-whole", **stream)
+    other = counting(topic, store=stores[1], copies=f"{topic}-cut", **stream)
+    catch_up(other, our_log, tmp_path / "cut", max_records_per_batch=61)
     whole, cut = (reflected(store) for store in stores)
     assert cut.batch_id > whole.batch_id + 3
     assert repr(rows(stores[1])) == repr(rows(stores[0]))
@@ -127,8 +124,12 @@ def test_where_batches_are_cut_and_a_rebuild_change_no_bit_of_the_result(spark, 
     assert cut.books["corrected"] and cut.books["dropped"] and cut.books["dead"]
     assert cut.offsets == {topic: log_ends(our_log, topic)}
     assert cut.watermark_us == (BASE_MS + 999_000) * 1000
+    copies = written(our_log, f"{topic}-whole")
+    assert len(copies) == sum(log_ends(our_log, topic).values()) - cut.books["dead"]
+    assert written(our_log, f"{topic}-cut") == copies
     before = repr(rows(stores[0]))
     catch_up(app, our_log, tmp_path / "whole", rebuild=True, max_bytes_per_batch=4_000)
     assert repr(rows(stores[0])) == before
     assert reflected(stores[0]).batch_id > whole.batch_id + 3
+    assert written(our_log, f"{topic}-whole") == sorted(copies * 2)  # once for each build
     require_equal(spark, app, our_log, stores[0])

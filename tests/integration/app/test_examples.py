@@ -12,6 +12,7 @@ from tools.example_pictures import Bar, Dot, kept, table, timeline
 from tools.example_runs import START, folder, lines, play, raw
 
 from headrace.app.loading import load_app
+from headrace.app.proving import verified
 from headrace.app.running import RunOptions, running
 from headrace.client import Connection, admin, producer
 from headrace.testing import run_app
@@ -267,6 +268,14 @@ FAILURES = [
 ]
 
 
+TAXES = [("north", "09:00:00", "09:01:00", 475.0, 2), ("south", "09:01:00", "09:02:00", 380.1, 1)]
+
+
+def large_order(order_id, region, amount, tax, at):
+    when = f"2026-01-05T{at}.000000Z"
+    return {"order_id": order_id, "region": region, "amount": amount, "tax": tax, "placed_at": when}
+
+
 class TestOnSpark:
     pytestmark = on_spark
 
@@ -297,18 +306,42 @@ class TestOnSpark:
             "filtered": 1,
         }
 
-    def test_a_derived_topic_holds_each_large_order_once(self, own_log, played, spark, tmp_path):
-        run_on(filled(own_log, 6), 6, tmp_path, lambda _: None)
+    def test_a_derived_topic_holds_each_large_order_once_and_a_view_reads_it(
+        self, own_log, played, spark, tmp_path
+    ):
+        def look(stores):
+            store = stores["tax_per_minute"]
+            return listed(store.read("tax_per_minute").to_pylist()), store.reflected("tax_per_minute").books
+
+        rows, books = run_on(filled(own_log, 6), 6, tmp_path, look)
         expected = [
-            (b"o1", {"order_id": "o1", "region": "north", "amount": 1500.0, "tax": 285.0}),
-            (b"o3", {"order_id": "o3", "region": "south", "amount": 2000.5, "tax": 380.1}),
-            (b"o5", {"order_id": "o5", "region": "north", "amount": 1000.01, "tax": 190.0}),
+            (b"o1", large_order("o1", "north", 1500.0, 285.0, "09:00:05")),
+            (b"o3", large_order("o3", "south", 2000.5, 380.1, "09:01:00")),
+            (b"o5", large_order("o5", "north", 1000.01, 190.0, "09:00:02")),
         ]
         assert committed(own_log, "large-orders") == expected
-        drawn = table(["key", *expected[0][1]], [[key.decode(), *row.values()] for key, row in expected])
+        assert rows == TAXES and {name: count for name, count in books.items() if count} == {"on_time": 3}
+        options = RunOptions(data=tmp_path, bootstrap=own_log.bootstrap_servers)
+        (verdict,) = verified(load_app(folder(6) / "app.py"), options)
+        assert verdict.is_equal and verdict.rows == 2
+        shown = [[key.decode(), *row.values()] for key, row in expected]
+        drawn = table(
+            ["key", *expected[0][1]], [[*row, clock(datetime.fromisoformat(at))] for *row, at in shown]
+        )
         assert kept("example_06", drawn) == drawn
-        in_memory = played(6, spark).topic("large-orders")
-        assert sorted((each.key, json.loads(each.value)) for each in in_memory) == expected
+
+        run = played(6, spark)
+        in_memory = [(each.key, json.loads(each.value)) for each in run.topic("large-orders")]
+        assert sorted(in_memory) == expected
+        assert listed(run.rows("tax_per_minute")) == TAXES
+        assert run.books("tax_per_minute") == {"on_time": 3}
+        dots = [Dot(row["region"], datetime.fromisoformat(row["placed_at"])) for _, row in in_memory]
+        bars = [
+            Bar(row["region"], row["window_start"], row["window_end"], results(row))
+            for row in run.rows("tax_per_minute")
+        ]
+        drawn = timeline(dots, bars, "tax, orders")
+        assert kept("example_06_per_minute", drawn) == drawn
 
     def test_a_plain_dataframe_is_a_view(self, own_log, spark, tmp_path):
 

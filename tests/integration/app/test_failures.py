@@ -1,5 +1,6 @@
 """What ends an application for good, and that its end leaves nothing behind."""
 
+import inspect
 import json
 import os
 import re
@@ -22,6 +23,7 @@ from app_runs import (
     reflected,
     require_equal,
     send,
+    spread,
     wait_until,
 )
 from topics import create_topic, delete_records
@@ -32,7 +34,11 @@ from headrace.errors import ConfigError, RequestError
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 APPLICATION = """
+import pyarrow.compute as pc
+
 from headrace import App, agg, tumbling
+
+{spread}
 
 app = App("app-{topic}", store="{store}")
 events = app.stream("{topic}", schema="place string, amount double, at long", event_time="at",
@@ -40,7 +46,9 @@ events = app.stream("{topic}", schema="place string, amount double, at long", ev
 
 @app.view
 def counts():
-    return events.window(tumbling("10 seconds"), by="place").agg(n=agg.count(), total=agg.sum("amount"))
+    return events.window(tumbling("10 seconds"), by="place").agg(
+        n=agg.count(), total=agg.sum("amount"), spread=spread()
+    )
 """
 
 
@@ -77,7 +85,8 @@ def is_alive(pid):
 
 def headrace_run(tmp_path, topic, *arguments):
     file = tmp_path / "app.py"
-    file.write_text(APPLICATION.format(topic=topic, store=f"sqlite:///{tmp_path}/views.db"))
+    own = inspect.getsource(spread).replace(" -> Any", "")
+    file.write_text(APPLICATION.format(topic=topic, store=f"sqlite:///{tmp_path}/views.db", spread=own))
     return subprocess.Popen(
         [sys.executable, "-m", "headrace", "run", str(file), "--data", str(tmp_path / "data"), *arguments],
         stdout=subprocess.PIPE,
@@ -87,7 +96,10 @@ def headrace_run(tmp_path, topic, *arguments):
 
 
 def test_a_query_that_fails_for_good_ends_the_run_with_one_line(our_log, tmp_path):
-    """Retention has taken what comes next: nothing but a decision of the user's can help."""
+    """Retention has taken what comes next: nothing but a decision of the user's can help.
+
+    It fits the checkpoint that this process has made, with an aggregate of the user's own.
+    """
     topic = new_topic()
     app = counting(topic, store=f"sqlite:///{tmp_path}/views.db")
     create_topic(our_log, 2, topic)

@@ -2,6 +2,7 @@
 
 import pytest
 from app_runs import catch_up, event, new_topic, options, reflected, rows, send
+from pyspark.sql import functions as F  # noqa: N812
 from topics import create_topic
 
 from headrace import App, agg, tumbling
@@ -16,6 +17,11 @@ EXTRA = ", note long"
 
 
 def counting(topic, store, extra):
+    """One view, with a Python function between the stream and its windows."""
+
+    def is_known(place):
+        return place is None or not place.startswith("un")
+
     app = App(f"app-{topic}", store=store)
     events = app.stream(
         topic,
@@ -27,7 +33,8 @@ def counting(topic, store, extra):
 
     @app.view
     def counts():
-        return events.window(tumbling("10 seconds"), by="place").agg(n=agg.count(), total=agg.sum("amount"))
+        known = events.where(F.udf(is_known, "boolean")("place"))
+        return known.window(tumbling("10 seconds"), by="place").agg(n=agg.count(), total=agg.sum("amount"))
 
     return app
 
@@ -36,7 +43,7 @@ def test_it_counts_once_before_and_after_a_rebuild(spark, our_log, tmp_path):
     topic, data, store = new_topic(), tmp_path / "data", f"sqlite:///{tmp_path}/views.db"
     create_topic(our_log, 2, topic)
     noted = {**event(3), "note": "a note is a text, not a number"}
-    send(our_log, topic, [event(1), noted, event(2), event(30)])
+    send(our_log, topic, [event(1), noted, event(2), event(4, "unknown"), event(30)])
     before = counting(topic, store, EXTRA)
     catch_up(before, our_log, data)
     assert [row["n"] for row in rows(store)] == [2]
@@ -53,7 +60,7 @@ def test_it_counts_once_before_and_after_a_rebuild(spark, our_log, tmp_path):
     # Built anew, the old record can be read, and the new one repeats it.
     catch_up(after, our_log, data, rebuild=True)
     assert [row["n"] for row in rows(store)] == [3]
-    assert reflected(store).books == {"on_time": 4, "repeated": 1}
+    assert reflected(store).books == {"on_time": 4, "filtered": 1, "repeated": 1}
     assert all(each.is_equal for each in verified(after, options(our_log, data)))
 
     # A rebuild of the same code tells no letter twice: those of its predecessor are its own.

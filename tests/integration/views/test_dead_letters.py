@@ -32,6 +32,8 @@ def letter(dead, source, index):
     reason = "not JSON" if index % 2 else "no event time"
     about = {"reason": reason, "topic": source, "partition": index % 2, "offset": 10 + index, "query": "q"}
     about["timestamp_ms"] = RECENT_MS + index
+    if index % 2:
+        about["error"] = "Missing a colon\x1b"
     headers = (
         ("own", b"1"),
         *((f"headrace.dead.{name}", str(value).encode()) for name, value in about.items()),
@@ -61,13 +63,16 @@ def test_letters_are_listed_with_where_they_came_from_and_why(letters, headrace)
     assert [each["key"] for each in shown] == ["k0", "k1", "k2", "k3", "k4"]
     assert shown[1]["dead_letter"] == {
         "reason": "not JSON",
-        "error": None,
+        "error": "Missing a colon\x1b",
         "source": {"topic": source, "partition": 1, "offset": 11},
         "owner": "q",
     }
+    assert (shown[0]["dead_letter"]["reason"], shown[0]["dead_letter"]["error"]) == ("no event time", None)
     assert shown[1]["headers"] == [{"key": "own", "value": "1", "encoding": "text"}]
     text = headrace("deadletters", "list", dead, "--reason", "json", "--most", "1")
-    assert f"from {source}:1:11  not JSON" in text and "k1 = v1\\x1b" in text and "\x1b" not in text
+    assert f"from {source}:1:11  not JSON (Missing a colon\\x1b)\n" in text
+    assert "k1 = v1\\x1b" in text and "\x1b" not in text
+    assert headrace("deadletters", "list", dead, "--reason", "COLON", "--most", "1") == text
     assert headrace("deadletters", "list", dead, "--source", "elsewhere") == ""
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from hypothesis import strategies as st
 
 from headrace.streams.operators import (
@@ -65,6 +66,32 @@ SCHEMA = pa.schema(
         ("_watermark", pa.int64()),
     ]
 )
+
+
+class Spread:
+    """A user's own aggregate, with two columns of state: how far the values of a column are apart."""
+
+    def __init__(self, column):
+        self.columns = (column,)
+
+    def state_types(self, inputs):
+        return [inputs[0], inputs[0]]
+
+    def result_type(self, inputs):
+        return inputs[0]
+
+    def partial(self, inputs, groups):
+        return [groups.aggregate(inputs[0], function) for function in ("min", "max")]
+
+    def merge(self, states, groups):
+        return [
+            groups.aggregate(state, function) for state, function in zip(states, ("min", "max"), strict=True)
+        ]
+
+    def finish(self, states):
+        return pc.subtract(states[1], states[0])
+
+
 AGGREGATES = {
     "n": agg.count(),
     "n_x": agg.count("x"),
@@ -83,6 +110,7 @@ AGGREGATES = {
     "variance_x": agg.variance("x"),
     "stddev_i": agg.stddev("i"),
     "all_i": agg.collect("i", 3),
+    "spread_i": agg.custom(Spread("i")),
 }
 
 

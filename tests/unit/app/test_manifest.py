@@ -2,11 +2,16 @@
 
 import copy
 import json
+from dataclasses import dataclass
 
+import pyarrow as pa
 import pytest
 
-from headrace.app.manifest import Manifest, reasons_to_rebuild
+from headrace import App, agg, tumbling
+from headrace.app.manifest import Manifest, describe_query, describe_step, reasons_to_rebuild
 from headrace.errors import ConfigError
+from headrace.streams.engine.projection import Where
+from headrace.testing.application_plan import plan_for_test
 
 QUERY = {
     "stream": {
@@ -73,3 +78,89 @@ def test_a_newer_one_is_refused(tmp_path):
     (tmp_path / "manifest.json").write_text(json.dumps(fields | {"format": 99}))
     with pytest.raises(ConfigError, match="newer version"):
         Manifest.read(tmp_path)
+
+
+def called_with(column, address, place="None"):
+    """A Python function of a column, as Spark 4.3 writes it."""
+    origin = f"Origin({'None,' * 7}Some([Ljava.lang.StackTraceElement;@{address}),{place},None)"
+    inner = f"columnnodeexpression(UnresolvedAttribute(List({column}),None,false,{origin}))"
+    return describe_step(Where(f"Column<'(is_known({inner}) AND (at > 1))'>"))
+
+
+def test_of_a_python_function_the_name_and_the_arguments_are_told_and_not_where_they_come_from():
+    told = "where (is_known(columnnodeexpression(UnresolvedAttribute(List(place),None,false))) AND (at > 1))"
+    assert called_with("place", "44a412ba") == told
+    assert called_with("place", "38ee94e4", "Some((col,/a folder/app.py:12))") == told
+    assert called_with("other", "44a412ba") != told
+
+
+class Product:
+    """The aggregate of docs/windows.md: it has no words of its own for what it is."""
+
+    columns = ("factor",)
+
+    def state_types(self, inputs):
+        return [pa.float64()]
+
+    def result_type(self, inputs):
+        return pa.float64()
+
+    def partial(self, inputs, groups):
+        return [groups.aggregate(inputs[0], "product")]
+
+    def merge(self, states, groups):
+        return [groups.aggregate(states[0], "product")]
+
+    def finish(self, states):
+        return states[0]
+
+
+class Tuned(Product):
+    """With fields of all kinds, those of the last two known by name only."""
+
+    def __init__(self, limit=2, names=("a", "b")):
+        self.limit = limit
+        self.names = frozenset(names)
+        self.function = len
+        self.other = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Slotted(Product):
+    columns: tuple[str, ...] = ("factor",)
+    limit: int = 2
+
+
+class Renamed(Product):
+    pass
+
+
+def kept_of(own):
+    """What the manifest of an application with this aggregate has, as it is read again."""
+    app = App("shop")
+    orders = app.stream("orders", schema="factor double, other double")
+    app.view(name="products")(lambda: orders.window(tumbling("1 minute")).agg(it=agg.custom(own)))
+    (planned,) = plan_for_test(app, None)
+    return json.loads(json.dumps(describe_query(planned)))
+
+
+@pytest.mark.parametrize("own", [Product, Tuned, Slotted])
+def test_a_users_own_aggregate_fits_the_next_process(own):
+    before, now = kept_of(own()), kept_of(own())
+    assert reasons_to_rebuild(before, now) == []
+    assert " at 0x" not in json.dumps(now)
+
+
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        (Product(), Renamed()),
+        (Tuned(limit=2), Tuned(limit=3)),
+        (Tuned(names="ab"), Tuned(names="ac")),
+        (Slotted(limit=2), Slotted(limit=3)),
+        (Slotted(("factor",)), Slotted(("other",))),
+    ],
+)
+def test_a_users_own_aggregate_of_another_name_or_other_fields_needs_a_rebuild(before, now):
+    (reason,) = reasons_to_rebuild(kept_of(before), kept_of(now))
+    assert "view 'products': aggregates was" in reason

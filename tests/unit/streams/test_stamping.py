@@ -93,6 +93,26 @@ def test_a_record_that_cannot_be_a_row_is_a_dead_letter_with_its_reason_and_move
     assert (letter["partition"], letter["value"]) == (3, json.dumps(at(3_600_001)["value"]).encode())
 
 
+def test_a_value_that_cannot_be_read_has_a_short_reason_and_beside_it_the_parsers_error():
+    bad = [{"value": {"at": "soon"}}, {"value": {"name": "x"}}, {"value": b'{"day": "%s"}' % (b"x" * 9000)}]
+    found = stamper(schema="at long, name string, day date").stamp(records(*bad)).dead.to_pylist()
+    unreadable = "the value is not JSON of the schema"
+    assert [each["reason"] for each in found] == [
+        unreadable,
+        "no event time: at is missing or out of range",
+        unreadable,
+    ]
+    first, second, third = (each["error"] for each in found)
+    assert (first, second) == ("Column(/at) changed from number to string", None)
+    assert "xxx" in third and len(third) == 500  # it quotes the value, and not all of it
+
+
+def test_a_refused_watermark_has_no_error_of_a_value_that_nobody_reads():
+    refused = {"value": b"{", "headers": [("headrace.watermark", b"soon")]}
+    (letter,) = stamper().stamp(records(refused)).dead.to_pylist()
+    assert "headrace.watermark is not milliseconds" in letter["reason"] and letter["error"] is None
+
+
 def test_how_far_ahead_an_event_may_be_is_counted_from_the_records_own_timestamp():
     stamped = stamper(max_ahead_us=1000).stamp(records(at(1), at(2), at(2, timestamp=NOW + 1)))
     assert stamped.rows["_offset"].to_pylist() == [0, 2]

@@ -90,8 +90,32 @@ def test_records_that_cannot_be_read_and_those_too_late_are_shown():
             "1",
         )
         assert [each.about["offset"] for each in run.dead] == ["2", "3", "4"]
-        assert "ahead of the record's timestamp" in run.dead[2].reason
+        unreadable, timeless, ahead = run.dead
+        assert unreadable.reason == "the value is not JSON of the schema" and unreadable.about["error"]
+        assert "no event time" in timeless.reason and "error" not in timeless.about
+        assert "ahead of the record's timestamp" in ahead.reason
         assert run.books("per_minute") == {"on_time": 1, "dropped": 1, "dead": 3}
+
+
+def test_a_topic_that_the_application_writes_is_read_by_its_second_stage():
+    app = counting_app()
+    app.topic("copies", key="name")(lambda: app.streams["events"])
+    copies = app.stream("copies", schema="name string, at timestamp", event_time="at")
+    app.view(name="last", key="name")(lambda: copies)
+    app.view(name="copied")(lambda: copies.window(tumbling("1 minute")).agg(n=agg.count()))
+    with run_app(app, start=START) as run:
+        run.send("events", event("09:00:10"), event("09:00:20", "b"), b"{")
+        run.batch()
+        assert run.books("last") == {"on_time": 2}
+        run.send("events", event("09:00:30", "b"))
+        assert [(row["name"], row["at"]) for row in run.rows("last")] == [
+            ("a", moment("09:00:10")),
+            ("b", moment("09:00:30")),
+        ]
+        assert run.rows("copied") == []
+        run.stop_input()
+        assert [row["n"] for row in run.rows("copied")] == [3]
+        assert run.books("per_minute") == {"on_time": 3, "dead": 1}
 
 
 def test_a_declared_watermark_is_sent_as_a_header_and_is_in_the_books():

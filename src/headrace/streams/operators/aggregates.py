@@ -14,7 +14,7 @@ import pyarrow as pa
 from headrace.errors import RequestError
 from headrace.streams.operators import limbs as exact
 from headrace.streams.operators.cells import Cell, CountCell, ExtremeCell, MomentsCell, SumCell, plain_type
-from headrace.streams.operators.custom import ArrowAggregate, CustomCell
+from headrace.streams.operators.custom import ArrowAggregate, CustomCell, describe_own
 from headrace.streams.operators.float_sums import SQUARES, VALUES, quotient
 from headrace.streams.operators.grouping import Floats
 from headrace.streams.operators.ordered_cells import CollectCell, PickCell, check_limit
@@ -229,6 +229,10 @@ class Custom:
     """A user's own aggregate."""
 
     own: ArrowAggregate
+
+    def __repr__(self) -> str:
+        """The same in every process, since checkpoints are held against it."""
+        return f"Custom(own={describe_own(self.own)})"
 
     def columns(self) -> tuple[str, ...]:
         return tuple(self.own.columns)

@@ -12,8 +12,11 @@ class Product:
 orders.window(...).agg(factor=agg.custom(Product()))
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from datetime import date, time, timedelta
+from decimal import Decimal
+from enum import Enum
 from typing import Protocol
 
 import pyarrow as pa
@@ -23,7 +26,9 @@ from headrace.streams.operators.cells import Columns, type_of
 from headrace.streams.operators.grouping import Groups, Ints, one_chunk
 from headrace.streams.operators.ranges import merge_ranges
 
-__all__ = ["ArrowAggregate", "CustomCell"]
+__all__ = ["ArrowAggregate", "CustomCell", "describe_own"]
+
+_PLAIN = (str, bytes, int, float, complex, Decimal, date, time, timedelta, Enum, pa.DataType, type(None))
 
 
 class ArrowAggregate(Protocol):
@@ -31,7 +36,8 @@ class ArrowAggregate(Protocol):
 
     `merge` must give the same for any order and any nesting of what it merges, or results
     depend on how rows were batched. Instances are sent to where rows are read, and are
-    told apart by identity unless they define equality and hash.
+    told apart by identity unless they define equality and hash. A checkpoint knows one by
+    the name of its class, its columns and its fields of plain values, never by its code.
     """
 
     columns: Sequence[str]
@@ -84,3 +90,35 @@ class CustomCell:
                     f"{groups.count} groups; return one value per group, in the groups' order"
                 )
         return arrays
+
+
+def describe_own(own: ArrowAggregate) -> str:
+    """Class, columns and fields of a user's aggregate, in words that are the same in every process.
+
+    Of a function in a field the name is told, of any other object the name of its class: what
+    they would print may hold an address in memory.
+    """
+    fields = {"columns": own.columns, **dict(_fields(own))}
+    return f"{type(own).__name__}({', '.join(f'{name}={_words(fields[name])}' for name in sorted(fields))})"
+
+
+def _fields(own: object) -> Iterator[tuple[str, object]]:
+    """What the instance holds, in a dictionary or in slots."""
+    yield from getattr(own, "__dict__", {}).items()
+    for kind in type(own).__mro__:
+        slots = kind.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if not name.startswith("__") and hasattr(own, name):
+                yield name, getattr(own, name)
+
+
+def _words(value: object) -> str:
+    if isinstance(value, _PLAIN):
+        return repr(value)
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_words(key)}: {_words(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, Set):  # whose order is another in every process
+        return "{" + ", ".join(sorted(map(_words, value))) + "}"
+    if isinstance(value, Sequence):
+        return "[" + ", ".join(map(_words, value)) + "]"
+    return str(getattr(value, "__qualname__", type(value).__name__))
