@@ -431,6 +431,47 @@ def test_librdkafkas_share_consumers_share_the_work(broker: BrokerProcess) -> No
     assert sorted(accepted, key=int) == [b"%d" % number for number in range(300)]
 
 
+def test_a_librdkafka_consumer_that_works_for_longer_than_a_lease_keeps_its_record(queue: Queue) -> None:
+    lease_s = 1.0
+    queue.set(
+        **{"share.record.lock.duration.ms": f"{lease_s * 1000:.0f}", "headrace.share.lease": "heartbeat"}
+    )
+    queue.produce(b"slow")
+    properties = {
+        "bootstrap.servers": queue.broker.bootstrap,
+        "group.id": queue.name,
+        "share.acknowledgement.mode": "explicit",
+        "log_level": 0,
+    }
+    slow, other = ShareConsumer(properties), ShareConsumer(properties)
+    slow.subscribe([queue.name])
+    (held,) = taken(slow)
+    taken_s = time.monotonic()
+    queue.produce(b"quick")
+    other.subscribe([queue.name])
+    seen = taken(other)  # so it is in the group, and gets what nobody has
+    for message in seen:
+        other.acknowledge(message, AcknowledgeType.ACCEPT)
+    other.commit_sync(20)
+    while time.monotonic() < taken_s + 3 * lease_s:  # the work of the slow one, which says nothing meanwhile
+        seen += other.poll(0.3)
+    assert [message.value() for message in seen] == [b"quick"]
+    slow.acknowledge(held, AcknowledgeType.ACCEPT)
+    assert all(error is None for error in slow.commit_sync(20).values())
+    slow.close()
+    other.close()
+    assert left_in(queue) == 0
+
+
+def taken(consumer: ShareConsumer) -> list[Any]:
+    """The records of the first poll that has some."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        if found := [message for message in consumer.poll(0.5) if message.error() is None]:
+            return found
+    raise AssertionError("no record was delivered")
+
+
 # What the Java program prints, on ours and on Kafka; docs/queues.md gives the reasons for what differs.
 DIFFERENT = {
     "timeout.late": {"headrace": "[InvalidRecordStateException]", "kafka": "[done]"},
@@ -521,8 +562,8 @@ def expected(target: str) -> dict[str, str]:
 
 def test_the_java_share_consumer_works(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data", group_share_heartbeat_interval_ms=300) as broker:
-        seen = life_of(broker.bootstrap, "implicit", "kinds", "recordLimit")
-    assert {name.partition(".")[0] for name in seen} == {"implicit", "kinds", "recordlimit"}
+        seen = life_of(broker.bootstrap, "implicit", "kinds", "renewal", "recordLimit")
+    assert {name.partition(".")[0] for name in seen} == {"implicit", "kinds", "renewal", "recordlimit"}
     assert seen.items() <= expected("headrace").items()
 
 

@@ -154,14 +154,14 @@ class TransactionsShell(Journaled[TransactionEvent]):
             partitions=frozenset([opened.partition] if opened.partition is not None else []),
             groups=frozenset([opened.group] if opened.group is not None else []),
         )
-        self._spawn(lambda: self._logged(self._tell(decided, Ending())))
+        self._spawn(lambda: self._tell(decided, Ending()))
 
     async def run(self) -> None:
         """Carries out, expires what is overdue, reloads after a failure; until cancelled."""
         async with asyncio.TaskGroup() as self._tasks:
             unstarted, self._unstarted = self._unstarted, []
             for call in unstarted:
-                self._tasks.create_task(call())
+                self._tasks.create_task(self._logged(call))
             forget_ms = self.now_ms + _FORGET_INTERVAL_MS
             while True:
                 await self._wait_until(min([forget_ms, *(due_ms for due_ms, _ in self._due[:1])]))
@@ -178,7 +178,7 @@ class TransactionsShell(Journaled[TransactionEvent]):
         if self._tasks is None:
             self._unstarted.append(call)
         else:
-            self._tasks.create_task(call())
+            self._tasks.create_task(self._logged(call))
 
     def _give_up_waiting(self, error: RetriableError) -> None:
         self._due.clear()
@@ -200,7 +200,7 @@ class TransactionsShell(Journaled[TransactionEvent]):
         decided = producer.unfinished
         if decided is not None and name not in self._endings:
             ending = self._endings[name] = Ending()
-            self._spawn(lambda: self._logged(self._carry_out(name, decided, ending)))
+            self._spawn(lambda: self._carry_out(name, decided, ending))
         due_ms = machine.next_deadline_ms(producer)
         if due_ms is not None and self._scheduled.get(name, due_ms + 1) > due_ms:
             self._scheduled[name] = due_ms
@@ -210,9 +210,9 @@ class TransactionsShell(Journaled[TransactionEvent]):
 
     # --- carrying out -------------------------------------------------------------------------
 
-    async def _logged(self, work: Coroutine[Any, Any, None]) -> None:
+    async def _logged(self, call: Callable[[], Coroutine[Any, Any, None]]) -> None:
         try:
-            await work
+            await call()
         except RetriableError as error:
             logger.error("%s", error)  # unavailable; it is carried out after the reload
         except Exception:

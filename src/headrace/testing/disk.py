@@ -11,6 +11,7 @@ import os
 import random
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Self
 
 from headrace.storage.disk import Disk, Readable
 
@@ -81,15 +82,15 @@ class SimulatedDisk(Disk):
         self.steps += 1
         self.log.append(what)
 
-    def after_power_cut(self, rng: random.Random | None = None) -> "SimulatedDisk":
+    def after_power_cut(self, rng: random.Random | None = None) -> Self:
         """What a power cut leaves: what was synced, and of the rest an arbitrary part (`rng`) or none."""
-        disk = SimulatedDisk()
+        disk = type(self)()
         disk._root = _survivor(self._root, rng)
         return disk
 
-    def after_kill(self) -> "SimulatedDisk":
+    def after_kill(self) -> Self:
         """What `kill -9` leaves: all that was written, synced or not."""
-        disk = SimulatedDisk()
+        disk = type(self)()
         disk._root = self._root
         for file in _files(self._root):
             file.locked = False
