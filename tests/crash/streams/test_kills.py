@@ -83,6 +83,14 @@ def _kill_broker(life, broker):
 
 
 @pytest.mark.timeout(1200)
+def test_views_and_topics_are_whole_after_kills_of_workers_the_broker_and_the_driver(stores, tmp_path):
+    """One of each, and of a worker at each step of its state; the long form has every step of every store."""
+    kills = ["worker", "worker at state written", "worker at state renamed", "broker", "driver"]
+    survive(tmp_path, stores, kills, seed=1)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_views_and_topics_are_whole_after_twenty_kills(stores, tmp_path):
     """Most in the first life of the driver; the long form has every step of every store."""
     workers = ["worker", "worker at state written", "worker at state renamed"]
