@@ -219,12 +219,11 @@ class Life:
         return found
 
     def _workers(self) -> list[int]:
-        """Those forked by the daemon that its JVM started."""
-        return [
-            pid
-            for pid in _descendants(self.pid)
-            if _command(pid).rstrip().endswith("worker_daemon pyspark.worker") and _is_forked(pid)
-        ]
+        """Those forked by the daemon that its JVM started.
+
+        Never the daemon: its workers would live on, and serve, as nobody's descendants.
+        """
+        return [pid for pid in _descendants(self.pid) if _is_of_workers(pid) and _is_of_workers(_parent(pid))]
 
 
 def _descendants(pid: int) -> list[int]:
@@ -258,17 +257,16 @@ def _command(pid: int) -> str:
         return ""
 
 
-def _is_daemon(pid: int) -> bool:
-    return "daemon" in _command(pid)  # PySpark's own, or ours in its place
+def _is_of_workers(pid: int) -> bool:
+    """Whether it is a Python worker, or the daemon that forks them, whose command they share."""
+    return _command(pid).rstrip().endswith("worker_daemon pyspark.worker")
 
 
-def _is_forked(pid: int) -> bool:
-    """Whether its parent is a daemon too: the first is the one that forks."""
+def _parent(pid: int) -> int:
     try:
-        parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     except OSError:
-        return False
-    return _is_daemon(parent)
+        return 0
 
 
 def kill(pid: int) -> bool:
