@@ -225,7 +225,7 @@ def test_readers_that_are_slow_each_get_their_own_bytes(tmp_path):
         readers = []
         for first in range(0, count, 4):
             reader = Peer(port)
-            reader.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            reader.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32_768)
             part = {"partition": 0, "fetch_offset": first, "partition_max_bytes": 10_000_000}
             fields = {"max_wait": 0, "min_bytes": 1, "topics": [{"topic": "slow", "partitions": [part]}]}
             reader.socket.sendall(encode_request(Api.FETCH, 11, 1, "slow", fields))
