@@ -1,5 +1,6 @@
 """Which tests that failed `make test` runs again: `tools/default_run.py`."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -7,6 +8,8 @@ from pathlib import Path
 import pytest
 from tools.default_run import worth_another_try
 
+# Without the plugins that our own tests want, which take seconds to import in each process.
+ALONE = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": "-p xdist"}
 RUN = Path(__file__).parents[2] / "tools" / "default_run.py"
 BROWSER = "tests/browser/test_topics.py::test_one@browser"
 CLIENTS = "tests/integration/clients/test_groups.py::test_two[java]"
@@ -56,7 +59,11 @@ def test_a_run_says_what_failed_first_and_fails_for_what_fails_twice(tmp_path, f
     tests.mkdir(parents=True)
     (tests / "test_it.py").write_text(f"import pathlib\n\ndef test_it():\n    {body}\n")
     run = subprocess.run(
-        [sys.executable, RUN, "-n", "2", "--dist", "loadgroup"], cwd=tmp_path, capture_output=True, text=True
+        [sys.executable, RUN, "-n", "2", "--dist", "loadgroup"],
+        cwd=tmp_path,
+        env=ALONE,
+        capture_output=True,
+        text=True,
     )
     assert run.returncode == code, run.stdout + run.stderr
     assert (
