@@ -6,13 +6,21 @@ from pathlib import Path
 
 from headrace.testing.maven import Artifact, PeerUnavailable, fetch_jars, run_tool
 
-__all__ = ["PeerUnavailable", "jars", "python_with"]
+__all__ = ["SPARK_400", "PeerUnavailable", "jars", "python_with"]
+
+SPARK_400 = ("spark400", "pyspark==4.0.0", "pyarrow", "pandas")  # there is a connector for Kafka for it
+    "spark400",
+    "pyspark==4.0.0",
+    "pyarrow",
+    "pandas",
+)  # the version whose connector for Kafka there is
 
 
 def python_with(name: str, *packages: str) -> str:
-    """The interpreter of an environment with the packages, made the first time, or PeerUnavailable."""
+    """The interpreter of an environment with the packages, made if there is none yet, or PeerUnavailable."""
     folder = _cache() / "venv" / name
-    if not (folder / ".ready").exists():
+    ready = folder / ".ready"
+    if not ready.exists() or ready.read_text().split() != [*packages]:
         folder.parent.mkdir(parents=True, exist_ok=True)
         for command in (
             [sys.executable, "-m", "venv", "--clear", str(folder)],
@@ -23,7 +31,7 @@ def python_with(name: str, *packages: str) -> str:
                 raise PeerUnavailable(
                     f"pip could not install {' '.join(packages)}: {done.stderr.strip()[-300:]}"
                 )
-        (folder / ".ready").touch()
+        ready.write_text(" ".join(packages))
     return str(folder / "bin" / "python")
 
 

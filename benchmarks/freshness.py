@@ -26,7 +26,7 @@ from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
-from environments import PeerUnavailable, jars, python_with
+from environments import SPARK_400, PeerUnavailable, jars, python_with
 from measure import print_table
 from windows import SPARK_KAFKA
 
@@ -136,7 +136,7 @@ def ours(given: argparse.Namespace) -> Times:
 def spark(given: argparse.Namespace) -> Times:
     wanted = ("spark-sql-kafka", "spark-token-provider-kafka", "kafka-clients", "commons-pool2")
     surroundings = dict(os.environ, PEER_JARS=jars("spark-kafka-4.0.0", SPARK_KAFKA, wanted))
-    python = python_with("spark400", "pyspark==4.0.0", "pyarrow", "pandas")
+    python = python_with(*SPARK_400)
     with KafkaServer() as kafka:
         return run([python, str(HERE / "freshness_spark.py")], surroundings, kafka.bootstrap, given)
 

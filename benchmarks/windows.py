@@ -33,7 +33,7 @@ import pyarrow as pa
 import pyarrow.csv as pc
 import pyarrow.parquet as pq
 from clicks import fill_topic, write_files
-from environments import PeerUnavailable, jars, python_with
+from environments import SPARK_400, PeerUnavailable, jars, python_with
 from measure import print_table
 
 from headrace.testing.broker import BrokerProcess
@@ -64,7 +64,7 @@ def command_of(system: str) -> tuple[list[str], dict[str, str]]:
         python = python_with("flink", "apache-flink==2.3.0")
         surroundings["PEER_JARS"] = jars("flink-kafka", FLINK_KAFKA, ("flink-sql-connector-kafka",))
         return [python, peers, system], surroundings
-    python = python_with("spark400", "pyspark==4.0.0")
+    python = python_with(*SPARK_400)
     wanted = ("spark-sql-kafka", "spark-token-provider-kafka", "kafka-clients", "commons-pool2")
     surroundings["PEER_JARS"] = jars("spark-kafka-4.0.0", SPARK_KAFKA, wanted)
     return [python, peers, system], surroundings
