@@ -8,12 +8,8 @@ from headrace.testing.maven import Artifact, PeerUnavailable, fetch_jars, run_to
 
 __all__ = ["SPARK_400", "PeerUnavailable", "jars", "python_with"]
 
-SPARK_400 = ("spark400", "pyspark==4.0.0", "pyarrow", "pandas")  # there is a connector for Kafka for it
-    "spark400",
-    "pyspark==4.0.0",
-    "pyarrow",
-    "pandas",
-)  # the version whose connector for Kafka there is
+# The version for which there is a connector to Kafka.
+SPARK_400 = ("spark400", "pyspark==4.0.0", "pyarrow", "pandas")
 
 
 def python_with(name: str, *packages: str) -> str:
