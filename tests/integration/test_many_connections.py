@@ -118,20 +118,25 @@ class Hindrance:
         raise NotImplementedError
 
 
+async def fill(bootstrap: str, topic: str) -> None:
+    """Makes a topic of 50 MB."""
+    filler = await RawConnection.open(bootstrap)
+    await filler.create(topic)
+    for _ in range(50):
+        await filler.produce(topic, [os.urandom(1_000_000)])
+    filler.close()
+
+
 class SilentReaders(Hindrance):
     """Ask for large answers, several at a time, and never read one."""
 
     async def __call__(self, bootstrap: str) -> list[RawConnection]:
-        filler = await RawConnection.open(bootstrap)
-        await filler.create("large")
-        for _ in range(50):
-            await filler.produce("large", [os.urandom(1_000_000)])
+        await fill(bootstrap, "large")
         readers = [await RawConnection.open(bootstrap) for _ in range(40)]
         for reader in readers:
             reader.reader._limit = 1  # asyncio itself would otherwise read ahead for us
             for _ in range(4):
                 await reader.send(frame_of(fetch_request("large", 0, max_bytes=50_000_000)))
-        filler.close()
         return readers
 
 
@@ -189,11 +194,7 @@ class ReplayingReader(Hindrance):
     """Somebody who tries things out on old history, as fast as it is served, in a process of its own."""
 
     async def __call__(self, bootstrap: str) -> list[Replaying]:
-        filler = await RawConnection.open(bootstrap)
-        await filler.create("history")
-        for _ in range(50):
-            await filler.produce("history", [os.urandom(1_000_000)])
-        filler.close()
+        await fill(bootstrap, "history")
         return [Replaying(bootstrap, frame_of(fetch_request("history", 0, max_bytes=50_000_000)))]
 
 

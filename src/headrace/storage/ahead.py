@@ -3,8 +3,8 @@
 An append that makes a file longer needs, besides its bytes, a commit of the file
 system's journal before it is durable; one that overwrites blocks which were
 written before needs its bytes only. So an append that makes the file longer
-anyway, and is small, writes zeros behind itself under the same sync, and the
-next ones go in their place.
+anyway, and is small as the one before it was, writes zeros behind itself under
+the same sync, and the next ones go in their place.
 
 The zeros are no part of the log: the segment's `size_bytes` does not count them,
 nobody reads them, a roll and a clean close cut them off, and so does recovery. A

@@ -4,8 +4,8 @@ import copy
 import json
 from dataclasses import dataclass
 
-import pyarrow as pa
 import pytest
+from tests.unit.own_aggregates import Product
 
 from headrace import App, agg, tumbling
 from headrace.app.manifest import Manifest, describe_query, describe_step, reasons_to_rebuild
@@ -94,27 +94,6 @@ def test_of_a_python_function_the_name_and_the_arguments_are_told_and_not_where_
     assert called_with("other", "44a412ba") != told
 
 
-class Product:
-    """The aggregate of docs/windows.md: it has no words of its own for what it is."""
-
-    columns = ("factor",)
-
-    def state_types(self, inputs):
-        return [pa.float64()]
-
-    def result_type(self, inputs):
-        return pa.float64()
-
-    def partial(self, inputs, groups):
-        return [groups.aggregate(inputs[0], "product")]
-
-    def merge(self, states, groups):
-        return [groups.aggregate(states[0], "product")]
-
-    def finish(self, states):
-        return states[0]
-
-
 class Tuned(Product):
     """With fields of all kinds, those of the last two known by name only."""
 
@@ -127,7 +106,7 @@ class Tuned(Product):
 
 @dataclass(frozen=True, slots=True)
 class Slotted(Product):
-    columns: tuple[str, ...] = ("factor",)
+    columns: tuple[str, ...] = ("x",)
     limit: int = 2
 
 
@@ -138,7 +117,7 @@ class Renamed(Product):
 def kept_of(own):
     """What the manifest of an application with this aggregate has, as it is read again."""
     app = App("shop")
-    orders = app.stream("orders", schema="factor double, other double")
+    orders = app.stream("orders", schema="x double, other double")
     app.view(name="products")(lambda: orders.window(tumbling("1 minute")).agg(it=agg.custom(own)))
     (planned,) = plan_for_test(app, None)
     return json.loads(json.dumps(describe_query(planned)))
@@ -158,7 +137,7 @@ def test_a_users_own_aggregate_fits_the_next_process(own):
         (Tuned(limit=2), Tuned(limit=3)),
         (Tuned(names="ab"), Tuned(names="ac")),
         (Slotted(limit=2), Slotted(limit=3)),
-        (Slotted(("factor",)), Slotted(("other",))),
+        (Slotted(("x",)), Slotted(("other",))),
     ],
 )
 def test_a_users_own_aggregate_of_another_name_or_other_fields_needs_a_rebuild(before, now):

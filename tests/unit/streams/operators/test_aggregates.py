@@ -6,6 +6,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
+from tests.unit.own_aggregates import Product
 from tests.unit.streams.operators.rows import closed, table_of
 
 from headrace.errors import RequestError
@@ -116,27 +117,6 @@ def test_variance_is_exact_where_the_usual_formula_fails():
     assert result(agg.stddev("x"), [2, 4], pa.int64()) == math.sqrt(2.0)
     assert result(agg.variance("x"), [1e200, -1e200]) == math.inf
     assert result(agg.variance("x"), [1e-170, 3e-170]) == pytest.approx(0.0)
-
-
-class Product:
-    """A user's own aggregate."""
-
-    columns = ("x",)
-
-    def state_types(self, inputs):
-        return [pa.float64()]
-
-    def result_type(self, inputs):
-        return pa.float64()
-
-    def partial(self, inputs, groups):
-        return [groups.aggregate(inputs[0], "product")]
-
-    def merge(self, states, groups):
-        return [groups.aggregate(states[0], "product")]
-
-    def finish(self, states):
-        return states[0]
 
 
 class Careless(Product):
