@@ -1,13 +1,13 @@
 """The messages of one batch, sorted by what they mean to its sinks; no I/O."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from headrace.app.books import OF_STREAM, SKIPPED
-from headrace.streams.engine.messages import Kind, read_json, read_table
+from headrace.streams.engine.messages import Kind, Outgoing, read_json, read_table
 from headrace.streams.event_time import NO_WATERMARK, Mark, PartitionTime
 
 __all__ = ["BatchOutput", "collect"]
@@ -48,12 +48,11 @@ class BatchOutput:
         return self.books.get(view, Counter()) + Counter(whole)
 
 
-def collect(messages: pa.Table) -> BatchOutput:
-    """The output of a batch from its messages (view, kind, blob)."""
+def collect(messages: Iterable[Outgoing]) -> BatchOutput:
+    """The output of a batch from its messages."""
     output = BatchOutput()
-    columns = (messages[name].to_pylist() for name in ("view", "kind", "blob"))
-    for view, kind, blob in zip(*columns, strict=True):
-        _add(output, view, Kind(kind), blob)
+    for view, kind, blob in messages:
+        _add(output, view, kind, blob)
     return output
 
 

@@ -5,7 +5,7 @@ given again, after a failure anywhere, changes only the places that had not seen
 progress of the group comes last: it is for onlookers, and a note for the feed.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -15,6 +15,7 @@ from headrace.app.collecting import BatchOutput, collect
 from headrace.app.plans import PlannedStream, PlannedView
 from headrace.app.records import dead_records, derived_records, forgotten_records, late_records
 from headrace.app.reports import BatchReport
+from headrace.streams.engine.messages import Outgoing
 from headrace.views import Kind, OutputRecord, ViewBatch
 
 __all__ = ["BatchReport", "StreamSink", "ViewWriter", "ignore", "untold"]
@@ -55,7 +56,7 @@ class StreamSink:
     on_batch: Callable[[BatchReport], None] = ignore
     on_step: Callable[[str], None] = ignore
 
-    def __call__(self, messages: pa.Table, batch_id: int) -> None:
+    def __call__(self, messages: Iterable[Outgoing], batch_id: int) -> None:
         output = collect(messages)
         changed = {}
         for number, view in enumerate(self.planned.views):

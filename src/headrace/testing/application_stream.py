@@ -16,8 +16,9 @@ from headrace.records.columns import lay_out
 from headrace.streams.engine.bucket import BucketBatch, advance_bucket, batch_summary
 from headrace.streams.engine.bucket_log import BucketCopy
 from headrace.streams.engine.heartbeats import heartbeat_of
-from headrace.streams.engine.messages import ALL_VIEWS, Kind
+from headrace.streams.engine.messages import ALL_VIEWS, Kind, Outgoing, read_messages
 from headrace.streams.engine.packers import FusedPacker, RowPacker, pack_projected
+from headrace.streams.engine.parcels import Parcels
 from headrace.streams.event_time import NO_WATERMARK, Mark, PartitionTime
 from headrace.streams.feed_positions import (
     FeedPosition,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["RecordList", "StreamRun"]
 
 _TOPIC_ID, _RUN = UUID(int=1), "test"
+_CARRIED = Parcels()  # one process: no blob goes by a file
 
 
 class RecordList:
@@ -163,25 +165,23 @@ class StreamRun:
     def _note(self, output: BatchOutput) -> None:
         self._times.update(output.times)
 
-    def _advance(self, position: FeedPosition) -> pa.Table:
+    def _advance(self, position: FeedPosition) -> list[Outgoing]:
         """What the query's stage would give to its sink."""
         batch = BucketBatch()
         for messages in self._messages(position):
-            columns = (messages[name].to_pylist() for name in ("view", "kind", "blob"))
-            for view, kind, blob in zip(*columns, strict=True):
-                batch.add(view, Kind(kind), blob)
+            for _, view, kind, blob in read_messages(messages):
+                batch.add(view, kind, blob)
         out, _ = advance_bucket(self._plan, self._copy, batch)
-        out.append((ALL_VIEWS, int(Kind.MARK), batch_summary(batch, self._copy)))
-        views, kinds, blobs = zip(*batch.passed_on, *out, strict=True)
-        return pa.table({"view": list(views), "kind": list(kinds), "blob": list(blobs)})
+        out.append((ALL_VIEWS, Kind.MARK, batch_summary(batch, self._copy)))
+        return [*batch.passed_on, *out]
 
     def _messages(self, position: FeedPosition) -> Iterator[pa.RecordBatch]:
         if not any(view.steps for view in self._planned.views):
-            yield from self._packed(position, FusedPacker(self._plan))
+            yield from self._packed(position, FusedPacker(self._plan, _CARRIED))
             return
         packer = RowPacker(self._plan)
         rows = pa.Table.from_batches(self._packed(position, packer), packer.schema)
-        yield from pack_projected(self._plan, self._projected(rows).to_batches())
+        yield from pack_projected(self._plan, _CARRIED, self._projected(rows).to_batches())
 
     def _packed(self, position: FeedPosition, packer: FusedPacker | RowPacker) -> Iterator[pa.RecordBatch]:
         for span in feed_ranges(position):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pyarrow.compute as pc
 
 from headrace.streams.engine.bucket_log import BucketCopy
-from headrace.streams.engine.messages import Kind, read_json, write_json, write_table
+from headrace.streams.engine.messages import Kind, Outgoing, read_json, write_json, write_table
 from headrace.streams.engine.plan import StreamPlan
 from headrace.streams.event_time import NO_WATERMARK, Mark, operator_watermark
 from headrace.streams.operators import Advance, unpack
@@ -20,7 +20,7 @@ class BucketBatch:
     def __init__(self) -> None:
         self.marks: list[Mark] = []
         self.partials: dict[int, list[bytes]] = {}
-        self.passed_on: list[tuple[int, int, bytes]] = []
+        self.passed_on: list[Outgoing] = []
 
     def add(self, view: int, kind: Kind, blob: bytes) -> None:
         if kind is Kind.MARK:
@@ -28,22 +28,22 @@ class BucketBatch:
         elif kind is Kind.PARTIAL:
             self.partials.setdefault(view, []).append(blob)
         else:
-            self.passed_on.append((view, int(kind), blob))
+            self.passed_on.append((view, kind, blob))
 
 
 def advance_bucket(
     plan: StreamPlan, copy: BucketCopy, batch: BucketBatch
-) -> tuple[list[tuple[int, int, bytes]], list[bytes]]:
+) -> tuple[list[Outgoing], list[bytes]]:
     """Moves the bucket's watermark and states on: the messages that come of it, and a delta per state."""
     found = operator_watermark(batch.marks)
     copy.watermark_us = max(copy.watermark_us, NO_WATERMARK if found is None else found)
-    out: list[tuple[int, int, bytes]] = []
+    out: list[Outgoing] = []
     deltas: list[bytes] = []
     for number, state in zip(plan.windowed, copy.states, strict=True):
         partials = [unpack(blob) for blob in batch.partials.get(number, ())]
         result = state.advance(partials, copy.watermark_us)
         deltas.append(result.delta)
-        out.extend((number, int(kind), blob) for kind, blob in _results(result))
+        out.extend((number, kind, blob) for kind, blob in _results(result))
     return out, deltas
 
 

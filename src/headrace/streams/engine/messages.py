@@ -20,6 +20,7 @@ __all__ = [
     "Outgoing",
     "read_json",
     "read_messages",
+    "read_outgoing",
     "read_table",
     "to_batch",
     "to_outgoing",
@@ -37,7 +38,7 @@ _ARROW = pa.schema(
 
 _ARROW_OUT = pa.schema(list(_ARROW)[1:])
 
-Outgoing = tuple[int, int, bytes]  # view, kind, blob
+Outgoing = tuple[int, "Kind", bytes]  # view, kind, blob
 
 
 class Kind(enum.IntEnum):
@@ -51,6 +52,7 @@ class Kind(enum.IntEnum):
     BOOKS = 5  # what was counted, JSON
     CHANGES = 6  # changes of a view, an Arrow stream
     FORGOTTEN = 7  # partial results whose window's state was gone, an Arrow stream
+    PARCEL = 8  # a message of another kind, whose blob is in a file, JSON
 
 
 class Message(NamedTuple):
@@ -76,6 +78,12 @@ def read_messages(batch: pa.RecordBatch) -> Iterator[Message]:
     """The messages of what `to_batch` made."""
     for bucket, view, kind, blob in zip(*(column.to_pylist() for column in batch.columns), strict=True):
         yield Message(bucket, view, Kind(kind), blob)
+
+
+def read_outgoing(messages: pa.Table) -> Iterator[Outgoing]:
+    """The messages of what `to_outgoing` made."""
+    for view, kind, blob in zip(*(column.to_pylist() for column in messages.columns), strict=True):
+        yield view, Kind(kind), blob
 
 
 def _batch(messages: Iterable[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBatch:

@@ -25,6 +25,7 @@ from headrace.streams.engine.messages import (
     write_table,
 )
 from headrace.streams.engine.pack import Originals, ViewPacker, mark_messages
+from headrace.streams.engine.parcels import Parcels
 from headrace.streams.engine.plan import RESERVED, StreamPlan
 from headrace.streams.event_time import Mark
 from headrace.streams.operators import DROPPED
@@ -48,17 +49,20 @@ class FusedPacker:
 
     schema = IN_SCHEMA
 
-    def __init__(self, plan: StreamPlan) -> None:
+    def __init__(self, plan: StreamPlan, parcels: Parcels) -> None:
         self._plan = plan
+        self._parcels = parcels
         self._views = [ViewPacker(number, view, plan.buckets) for number, view in enumerate(plan.views)]
 
     def pack(self, stamped: Stamped) -> Iterator[pa.RecordBatch]:
         rows = pa.Table.from_batches([stamped.rows])
         originals = Originals(stamped.keys, stamped.values)
         for view, packer in zip(self._plan.views, self._views, strict=True):
-            yield to_batch(packer.pack(rows.select([*view.columns, *RESERVED]), originals))
+            packed = packer.pack(rows.select([*view.columns, *RESERVED]), originals)
+            yield to_batch(_sent(packed, self._parcels))
         if stamped.dead is not None and stamped.dead.num_rows:
-            yield to_batch([Message(0, ALL_VIEWS, Kind.DEAD, write_table(stamped.dead))])
+            dead = Message(0, ALL_VIEWS, Kind.DEAD, write_table(stamped.dead))
+            yield to_batch(_sent([dead], self._parcels))
 
     def finish(self, mark: Mark) -> Iterator[pa.RecordBatch]:
         messages = [*mark_messages(self._plan, mark)]
@@ -109,14 +113,16 @@ class RowPacker:
         return pa.RecordBatch.from_arrays([*columns, pa.array(blobs, pa.binary())], schema=self.schema)
 
 
-def pack_projected(plan: StreamPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def pack_projected(
+    plan: StreamPlan, parcels: Parcels, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     """What Spark's projection made of the rows, packed; the body of `mapInArrow`."""
     packers = [ViewPacker(number, view, plan.buckets) for number, view in enumerate(plan.views)]
     for batch in batches:
         yield from _pass_on(batch[ASIDE])
         table = pa.Table.from_batches([batch]).filter(pc.is_null(batch[ASIDE]))
         for number, packer in enumerate(packers):
-            yield to_batch(_pack_view(table, number, packer))
+            yield to_batch(_sent(_pack_view(table, number, packer), parcels))
     yield to_batch(message for packer in packers for message in packer.close(0))
 
 
@@ -129,6 +135,11 @@ def _pack_view(table: pa.Table, number: int, packer: ViewPacker) -> Iterator[Mes
     rows = pa.table({**columns, **{name: kept[name] for name in RESERVED}})
     originals = Originals(*(Places.of(one_chunk(kept[name])) for name in (_RAW_KEY, _RAW_VALUE)))
     return packer.pack(rows, originals)
+
+
+def _sent(messages: Iterable[Message], parcels: Parcels) -> Iterator[Message]:
+    for bucket, view, kind, blob in messages:
+        yield Message(bucket, view, *parcels.sent(kind, blob))
 
 
 def _pass_on(asides: pa.Array) -> Iterator[pa.RecordBatch]:

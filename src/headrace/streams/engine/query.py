@@ -11,8 +11,9 @@ from pyspark.sql import functions as F  # noqa: N812 - the name PySpark's users 
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.streams.engine.heartbeats import heartbeat_of
-from headrace.streams.engine.messages import IN_SCHEMA, OUT_SCHEMA
+from headrace.streams.engine.messages import IN_SCHEMA, OUT_SCHEMA, Outgoing, read_outgoing
 from headrace.streams.engine.packers import FusedPacker, RowPacker, pack_projected
+from headrace.streams.engine.parcels import Parcels
 from headrace.streams.engine.plan import StreamPlan
 from headrace.streams.engine.projection import Step, project, projected_fields
 from headrace.streams.engine.stage import advance_task
@@ -21,7 +22,7 @@ from headrace.streams.options import FeedOptions
 
 __all__ = ["Output", "StreamQuery", "start_stream"]
 
-Output = Callable[[pa.Table, int], None]
+Output = Callable[[Iterator[Outgoing], int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,10 +49,15 @@ def start_stream(
     until_caught_up: bool = False,
 ) -> StreamingQuery:
     """Starts the query; `output` gets each batch's messages, and may get a batch again after a failure."""
-    changes = _changes(_messages(spark, query), query.plan, Path(checkpoint) / "buckets")
+    folder = Path(checkpoint)
+    parcels = Parcels(folder / "parcels" if _on_one_machine(spark) else None)
+    parcels.remove_all()
+    changes = _changes(_messages(spark, query, parcels), query.plan, parcels, folder / "buckets")
 
     def take(frame: DataFrame, batch_id: int) -> None:
-        output(frame.toArrow(), batch_id)
+        messages = read_outgoing(frame.toArrow())
+        output(((view, *parcels.received(kind, blob)) for view, kind, blob in messages), batch_id)
+        parcels.remove_all()
 
     writer = changes.writeStream.foreachBatch(take)
     writer = writer.option("checkpointLocation", checkpoint)
@@ -60,27 +66,32 @@ def start_stream(
     return writer.trigger(processingTime=f"{trigger_ms} milliseconds").start()
 
 
-def _changes(messages: DataFrame, plan: StreamPlan, folder: Path) -> DataFrame:
+def _on_one_machine(spark: SparkSession) -> bool:
+    """Its processes share a disk and a page cache, so that a file is the shortest way between them."""
+    return (spark.conf.get("spark.master") or "").startswith("local")
+
+
+def _changes(messages: DataFrame, plan: StreamPlan, parcels: Parcels, folder: Path) -> DataFrame:
     """What the states of the buckets, which are kept in the folder, make of the messages."""
     run_id = uuid.uuid4().hex
 
     def advance(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return advance_task(plan, run_id, folder, batches)
+        return advance_task(plan, run_id, folder, parcels, batches)
 
     tasks = min(plan.buckets, int(messages.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1))
     spread = messages.repartitionById(tasks, F.col("bucket") % tasks)
     return spread.mapInArrow(advance, OUT_SCHEMA)
 
 
-def _messages(spark: SparkSession, query: StreamQuery) -> DataFrame:
+def _messages(spark: SparkSession, query: StreamQuery, parcels: Parcels) -> DataFrame:
     plan = query.plan
     if query.is_fused:
-        return _load(spark, query, lambda: FusedPacker(plan))
+        return _load(spark, query, lambda: FusedPacker(plan, parcels))
     rows = _load(spark, query, lambda: RowPacker(plan))
     views = [(steps, view.columns) for steps, view in zip(query.steps, plan.views, strict=True)]
 
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return pack_projected(plan, batches)
+        return pack_projected(plan, parcels, batches)
 
     return project(rows, projected_fields(plan.spec), views).mapInArrow(pack, IN_SCHEMA)
 

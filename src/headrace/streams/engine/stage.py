@@ -14,7 +14,8 @@ from pyspark import TaskContext
 from headrace.streams.engine.bucket import BucketBatch, advance_bucket, batch_summary
 from headrace.streams.engine.bucket_files import BucketFiles
 from headrace.streams.engine.bucket_log import BucketCopy, BucketLog, append, load
-from headrace.streams.engine.messages import ALL_VIEWS, Kind, Outgoing, read_messages, to_outgoing
+from headrace.streams.engine.messages import ALL_VIEWS, Kind, Message, Outgoing, read_messages, to_outgoing
+from headrace.streams.engine.parcels import Parcels
 from headrace.streams.engine.plan import StreamPlan
 from headrace.streams.event_time import NO_WATERMARK
 
@@ -28,13 +29,18 @@ _copies: dict[tuple[str, int], BucketCopy] = {}
 
 
 def advance_task(
-    plan: StreamPlan, run_id: str, folder: Path, messages: Iterable[pa.RecordBatch]
+    plan: StreamPlan,
+    run_id: str,
+    folder: Path,
+    parcels: Parcels,
+    messages: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     """What the messages of a task lead to, bucket after bucket; the body of `mapInArrow`."""
     batch = _batch_number()
-    for bucket, batch_of_bucket in sorted(_by_bucket(messages).items()):
+    for bucket, of_bucket in sorted(_by_bucket(messages).items()):
         log = BucketFiles(folder, bucket)
-        yield to_outgoing(advance(plan, run_id, bucket, log, batch, batch_of_bucket))
+        out = advance(plan, run_id, bucket, log, batch, _received(of_bucket, parcels))
+        yield to_outgoing((view, *parcels.sent(kind, blob)) for view, kind, blob in out)
 
 
 def advance(
@@ -60,9 +66,16 @@ def _batch_number() -> int:
     return int(number)
 
 
-def _by_bucket(messages: Iterable[pa.RecordBatch]) -> dict[int, BucketBatch]:
-    found: dict[int, BucketBatch] = {}
+def _by_bucket(messages: Iterable[pa.RecordBatch]) -> dict[int, list[Message]]:
+    found: dict[int, list[Message]] = {}
     for batch in messages:
-        for bucket, view, kind, blob in read_messages(batch):
-            found.setdefault(bucket, BucketBatch()).add(view, kind, blob)
+        for message in read_messages(batch):
+            found.setdefault(message.bucket, []).append(message)
+    return found
+
+
+def _received(messages: list[Message], parcels: Parcels) -> BucketBatch:
+    found = BucketBatch()
+    for _, view, kind, blob in messages:
+        found.add(view, *parcels.received(kind, blob))
     return found
