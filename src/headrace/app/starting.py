@@ -46,7 +46,9 @@ class RunOptions:
     `identity` is who the application is towards the log at `bootstrap`; an embedded log
     asks nobody. `http` is the address of the console, which is not started without one.
     `max_records_per_batch` and `max_bytes_per_batch` are those of the source, for every
-    query; 0 means no limit.
+    query; 0 means no limit. With a local Spark, what is larger than `parcel_bytes` goes from
+    one of its processes to the next by files; 0 means nothing. Making a file costs as much as
+    taking some kilobytes through Spark.
     """
 
     data: Path
@@ -60,6 +62,7 @@ class RunOptions:
     max_restarts: int = 5
     max_records_per_batch: int = 4_000_000
     max_bytes_per_batch: int = 256 << 20
+    parcel_bytes: int = 32 << 10
     file: Path | None = None
     http: str | None = None
 
@@ -219,6 +222,7 @@ class Starter:
             output=sink,
             trigger_ms=self.options.trigger_ms,
             until_caught_up=self.options.until_caught_up,
+            parcel_bytes=self.options.parcel_bytes,
         )
 
 

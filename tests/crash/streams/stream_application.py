@@ -2,7 +2,7 @@
 
 from headrace import App, agg, hopping, session, tumbling
 from headrace.app.starting import RunOptions
-from headrace.steps import STATE_STEPS, STEPS
+from headrace.steps import STEPS, WORKER_STEPS
 
 TOPIC = "readings"
 VIEWS = {"per_second": "sqlite", "overlapping": "postgresql", "visits": "parquet", "maxima": "topic"}
@@ -56,4 +56,4 @@ def application(stores: dict[str, str]) -> App:
     return app
 
 
-__all__ = ["AROUND", "INSIDE", "STATE_STEPS", "TOPIC", "VIEWS", "RunOptions", "application"]
+__all__ = ["AROUND", "INSIDE", "TOPIC", "VIEWS", "WORKER_STEPS", "RunOptions", "application"]

@@ -4,8 +4,8 @@ Called with JSON: the folder, the stores, and where orders for the workers are p
 On standard input it is told, line by line, to die (`{"die": STEP, "after": BATCHES}`) or to
 prove every view (`{"prove": ENDS}`, with the ends of the log); when that closes it ends. Steps
 are those of the sink ("view NAME", "records", "progress", "done"), with a view's name before
-them those inside a store's commit ("per_second: ledger written"), and those of the state in a
-worker ("state written"). On standard output it says what happens.
+them those inside a store's commit ("per_second: ledger written"), and those in a worker
+("state written"). On standard output it says what happens.
 """
 
 import faulthandler
@@ -22,7 +22,7 @@ from typing import Any
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
-from stream_application import STATE_STEPS, TOPIC, RunOptions, application  # noqa: E402
+from stream_application import TOPIC, WORKER_STEPS, RunOptions, application  # noqa: E402
 from stream_worker_daemon import DEATHS, order_death  # noqa: E402
 
 from headrace import steps  # noqa: E402
@@ -39,7 +39,7 @@ def say(**fields: Any) -> None:
 class Death:
     """Ends this process, as `kill -9` does, when the step comes round that it waits for.
 
-    At a step of the state, a worker ends this process and itself.
+    At a step of the workers, one of them ends this process and itself.
     """
 
     def __init__(self, deaths: Path) -> None:
@@ -57,7 +57,7 @@ class Death:
         if step == "done":
             self._batches_left -= 1
         self._view = step.removeprefix("view ") if step.startswith("view ") else ""
-        if self._step in STATE_STEPS and self._batches_left <= 0:
+        if self._step in WORKER_STEPS and self._batches_left <= 0:
             order_death(self._deaths, self._step, with_pid=os.getpid())
             self._step = ""  # once: an order left over would be for whoever has this number then
         self._reached(step)
@@ -123,7 +123,7 @@ def main(order: dict[str, Any]) -> None:
     spark = spark_with_mortal_workers(deaths)
     with running(
         application(order["stores"]),
-        RunOptions(data=Path(order["data"])),
+        RunOptions(data=Path(order["data"]), parcel_bytes=64),  # nearly everything goes by files
         on_batch=on_batch,
         on_message=lambda message: say(message=message),
         on_step=death.on_step,

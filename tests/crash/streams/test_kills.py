@@ -8,7 +8,7 @@ hold each result once and the books balance (`stream_campaign.check`).
 import random
 
 import pytest
-from stream_application import AROUND, INSIDE, STATE_STEPS, VIEWS
+from stream_application import AROUND, INSIDE, VIEWS, WORKER_STEPS
 from stream_campaign import Life, Traffic, check, kill, log_ends
 
 from headrace.client import Connection
@@ -16,7 +16,7 @@ from headrace.client import Connection
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("stores")]
 
 AT_RANDOM = ("driver", "worker", "broker")
-AT_STEPS = (*AROUND, *INSIDE, *STATE_STEPS, *(f"worker at {step}" for step in STATE_STEPS))
+AT_STEPS = (*AROUND, *INSIDE, *WORKER_STEPS, *(f"worker at {step}" for step in WORKER_STEPS))
 PARTS = 8
 
 
@@ -84,8 +84,8 @@ def _kill_broker(life, broker):
 
 @pytest.mark.timeout(1200)
 def test_views_and_topics_are_whole_after_kills_of_workers_the_broker_and_the_driver(stores, tmp_path):
-    """One of each, and of a worker at each step of its state; the long form has every step of every store."""
-    kills = ["worker", "worker at state written", "worker at state renamed", "broker", "driver"]
+    """One of each, and of a worker at each of its steps; the long form has every step of every store."""
+    kills = ["worker", *(f"worker at {step}" for step in WORKER_STEPS), "broker", "driver"]
     survive(tmp_path, stores, kills, seed=1)
 
 
@@ -93,8 +93,8 @@ def test_views_and_topics_are_whole_after_kills_of_workers_the_broker_and_the_dr
 @pytest.mark.timeout(1200)
 def test_views_and_topics_are_whole_after_twenty_kills(stores, tmp_path):
     """Most in the first life of the driver; the long form has every step of every store."""
-    workers = ["worker", "worker at state written", "worker at state renamed"]
-    kills = [*workers, "broker", "worker"] * 3 + [*workers, "worker", "driver"]
+    workers = ["worker", *(f"worker at {step}" for step in WORKER_STEPS)]
+    kills = [*workers, "broker"] * 3 + [*workers, "driver"]
     assert len(kills) == 20
     survive(tmp_path, stores, kills, seed=1)
 

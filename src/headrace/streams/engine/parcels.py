@@ -14,22 +14,25 @@ import shutil
 from pathlib import Path
 
 from headrace.errors import DiskError
+from headrace.steps import reached
 from headrace.streams.engine.messages import Kind, read_json, write_json
 
 __all__ = ["Parcels"]
 
-_LARGE = 32 << 10  # making a file costs as much as carrying some kilobytes
-
 
 class Parcels:
-    """Those of one query, in a folder that all its processes see; without one, every blob is carried."""
+    """Those of one query, in a folder that all its processes see: blobs of at least `min_bytes`.
 
-    def __init__(self, folder: Path | None = None) -> None:
+    Without a folder every blob is carried.
+    """
+
+    def __init__(self, folder: Path | None = None, *, min_bytes: int = 0) -> None:
         self._folder = folder
+        self._min_bytes = min_bytes
 
     def sent(self, kind: Kind, blob: bytes) -> tuple[Kind, bytes]:
         """The message that is carried for this one: itself if it is small."""
-        if self._folder is None or len(blob) < _LARGE:
+        if self._folder is None or len(blob) < self._min_bytes:
             return kind, blob
         path = self._folder / secrets.token_hex(8)
         try:
@@ -37,6 +40,7 @@ class Parcels:
             path.write_bytes(blob)
         except OSError as error:
             raise DiskError.at(path, error) from error
+        reached("parcel written")
         return Kind.PARCEL, write_json({"kind": int(kind), "name": path.name})
 
     def received(self, kind: Kind, blob: bytes) -> tuple[Kind, bytes]:

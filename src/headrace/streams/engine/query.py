@@ -47,10 +47,15 @@ def start_stream(
     output: Output,
     trigger_ms: int = 0,
     until_caught_up: bool = False,
+    parcel_bytes: int = 0,
 ) -> StreamingQuery:
-    """Starts the query; `output` gets each batch's messages, and may get a batch again after a failure."""
+    """Starts the query; `output` gets each batch's messages, and may get a batch again after a failure.
+
+    On one machine blobs of at least `parcel_bytes` go between its processes by files; 0: none.
+    """
     folder = Path(checkpoint)
-    parcels = Parcels(folder / "parcels" if _on_one_machine(spark) else None)
+    by_files = parcel_bytes and _on_one_machine(spark)
+    parcels = Parcels(folder / "parcels" if by_files else None, min_bytes=parcel_bytes)
     parcels.remove_all()
     changes = _changes(_messages(spark, query, parcels), query.plan, parcels, folder / "buckets")
 
