@@ -55,7 +55,8 @@ class Headrace:
 @pytest.fixture(scope="session", params=["headrace", pytest.param("kafka", marks=pytest.mark.kafka)])
 def bootstrap(request, tmp_path_factory):
     if request.param == "headrace":
-        with BrokerProcess(tmp_path_factory.mktemp("cli-broker")) as broker:
+        data = tmp_path_factory.mktemp("cli-broker")
+        with BrokerProcess(data, group_initial_rebalance_delay_ms=0) as broker:
             yield broker.bootstrap
         return
     yield request.getfixturevalue("kafka_log").bootstrap_servers
