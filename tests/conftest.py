@@ -14,6 +14,40 @@ settings.register_profile("headrace", deadline=None, print_blob=True)
 settings.load_profile("headrace")
 
 
+# Groups of tests, each run by one worker, in the order in which they are begun: the longest
+# first, so that no worker is left alone with it at the end. Each of three workers is given two.
+GROUPS = (
+    "spark",
+    "stores",
+    "crash",
+    "fuzz",
+    "clients",
+    "browser",
+    "parity",
+    "kafka",
+    "connect",
+    "connections",
+)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # marks before xdist looks at groups, sorts behind everybody
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    """Tests on a Kafka share one, as do the tests of the four clients; groups come before all others."""
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None:
+            if item.nodeid.startswith("tests/integration/clients/"):
+                item.add_marker(pytest.mark.xdist_group("clients"))
+            elif item.get_closest_marker("kafka"):
+                item.add_marker(pytest.mark.xdist_group("kafka"))
+    yield
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    group = item.get_closest_marker("xdist_group")
+    return GROUPS.index(group.args[0]) if group and group.args[0] in GROUPS else len(GROUPS)
+
+
 @pytest.fixture(scope="session")
 def spark():
     """One Spark for all tests of a worker; tests that use it are in the xdist group "spark"."""

@@ -2,16 +2,14 @@
 
 import json
 import subprocess
-import sys
 import uuid
 from dataclasses import dataclass
 
 import pytest
 from confluent_kafka import Consumer, Producer
+from ready_command import COMMAND, run_command
 
 from headrace.testing.broker import BrokerProcess
-
-COMMAND = [sys.executable, "-m", "headrace"]
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,7 @@ class Headrace:
         return [*COMMAND, *arguments, "--bootstrap", self.bootstrap]
 
     def run(self, *arguments, stdin=b"", expect=0):
-        done = subprocess.run(self.arguments(*arguments), input=stdin, capture_output=True, timeout=90)
+        done = run_command([*arguments, "--bootstrap", self.bootstrap], stdin)
         result = Result(done.returncode, done.stdout, done.stderr.decode())
         assert result.code == expect, f"exit code {result.code}\n{result.out.decode()}\n{result.err}"
         assert "Traceback" not in result.err
@@ -57,7 +55,8 @@ class Headrace:
 @pytest.fixture(scope="session", params=["headrace", pytest.param("kafka", marks=pytest.mark.kafka)])
 def bootstrap(request, tmp_path_factory):
     if request.param == "headrace":
-        with BrokerProcess(tmp_path_factory.mktemp("cli-broker")) as broker:
+        data = tmp_path_factory.mktemp("cli-broker")
+        with BrokerProcess(data, group_initial_rebalance_delay_ms=0) as broker:
             yield broker.bootstrap
         return
     yield request.getfixturevalue("kafka_log").bootstrap_servers

@@ -7,14 +7,12 @@ import sys
 import threading
 
 import pytest
-
-COMMAND = [sys.executable, "-m", "headrace"]
+from ready_command import run_command
 
 
 def run(*arguments):
-    return subprocess.run(
-        [*COMMAND, *arguments], capture_output=True, text=True, timeout=90, stdin=subprocess.DEVNULL
-    )
+    done = run_command(arguments)
+    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 @pytest.fixture

@@ -363,7 +363,7 @@ def _voids(each, header):
 
 TestProducersAgainstAModel = ProducersMachine.TestCase
 TestProducersAgainstAModel.settings = settings(
-    max_examples=300,
+    max_examples=150,
     stateful_step_count=40,
     deadline=None,
     print_blob=True,

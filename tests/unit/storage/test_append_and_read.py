@@ -204,7 +204,7 @@ def test_indexes_in_memory_stay_within_their_bound(disk, open_log):
 
 def test_readers_and_one_committer_work_at_the_same_time(tmp_path):
     log = PartitionLog.open(tmp_path, TopicConfig(segment_bytes=20_000), files=Files(Disk()))
-    total, failures = 2000, []
+    total, failures = 600, []
 
     def follow():
         try:
