@@ -50,9 +50,7 @@ $(STAMP): requirements/build.txt requirements/lock.txt pyproject.toml $(COMPILED
 	$$pip install $(INSTALL) --require-hashes -r requirements/build.txt
 	@$(RUN) -m pip install $(INSTALL) --require-hashes --no-build-isolation -r requirements/lock.txt
 	@$(RUN) -m pip install $(INSTALL) --no-deps --no-build-isolation --editable .
-	@$(RUN) -m compileall -q src tests
-	@echo "Compiling the tests (half a minute, once)"
-	@PYTHONDONTWRITEBYTECODE= $(RUN) -m pytest --collect-only -qq -p no:cacheprovider >/dev/null 2>&1 || true
+	@$(RUN) -m compileall -q src
 	@echo "Keeping Spark's classes, so that it starts faster (half a minute, once)"
 	@$(RUN) -m headrace.app.class_archive || echo "That did not work; nothing needs it"
 	@touch $@
