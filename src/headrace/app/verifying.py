@@ -1,7 +1,7 @@
 """The proof: a view recomputed from the log, in batch, and held against what is served."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -34,16 +34,17 @@ class Difference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What became of one view."""
+    """What was found of one view; `failure` says why it could not be compared, and None if it was."""
 
     view: str
-    rows: int
-    differences: tuple[Difference, ...]
-    reflected: Reflected
+    rows: int = 0
+    differences: tuple[Difference, ...] = ()
+    reflected: Reflected = field(default_factory=Reflected)
+    failure: str | None = None
 
     @property
     def is_equal(self) -> bool:
-        return not self.differences
+        return self.failure is None and not self.differences
 
 
 def verify_view(
