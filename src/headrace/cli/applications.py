@@ -69,7 +69,7 @@ MaxBytesPerBatch = Annotated[
         "--max-bytes-per-batch",
         metavar="N",
         min=0,
-        help="Bytes of log that one micro-batch of a query takes at most, by estimate; 0 means no limit.",
+        help="Bytes of log that one micro-batch of a query takes at most; 0 means no limit.",
     ),
 ]
 _DEFAULT_HTTP = "127.0.0.1:8080"

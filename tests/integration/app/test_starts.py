@@ -184,7 +184,7 @@ def test_a_query_is_counted_and_proved_from_where_it_began(spark, our_log, name,
 
 
 def require_that_a_view_that_fails_keeps_no_other_from_being_verified(file, data, log, name, capsys):
-    """The log no longer has what one was made of, another's table is gone: told with its cause, exit code 1."""
+    """The log no longer has what one was made of, another's table is gone: told why, and exit code 1."""
     with closing(sqlite3.connect(data / "views.db", isolation_level=None)) as views:
         views.execute("ALTER TABLE time RENAME TO hidden")
         capsys.readouterr()
