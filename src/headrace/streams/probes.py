@@ -58,30 +58,31 @@ def measured(fetcher: RawFetcher, start: Position, end: Position, max_bytes: int
     share of what waits in each, since that is how a micro-batch is cut.
     """
     enough = min(max_bytes, LOOKED_BYTES)
-    found = {each: Sizes(start.next.get(each, 0)) for each in end.next}
-    found = {each: sizes for each, sizes in found.items() if end.next[each] > sizes.start}
-    asked_bytes = max(_LEAST_ASKED_BYTES, min(_MOST_ASKED_BYTES, enough) // max(1, len(found)))
-    while sum(sizes.bytes for sizes in found.values()) < enough or _unseen(found):
-        shares = {
-            each: (sizes.reached - sizes.start) / (end.next[each] - sizes.start)
-            for each, sizes in found.items()
-            if sizes.reached < end.next[each]
-        }
-        first = [each for each in sorted(shares, key=shares.__getitem__) if shares[each] <= _ahead(shares)]
-        if not first or not _look(fetcher, start.topic, {each: found[each] for each in first}, asked_bytes):
+    found = {
+        each: Sizes(start.next.get(each, 0), last)
+        for each, last in end.next.items()
+        if last > start.next.get(each, 0)
+    }
+    while behind := _behind(found):
+        missing = enough - sum(sizes.bytes for sizes in found.values())
+        # A broker need not answer for all at once: those of which nothing is known are asked again.
+        if missing <= 0 and all(sizes.reached > sizes.start for sizes in found.values()):
             break
-        asked_bytes = min(2 * asked_bytes, _MOST_ASKED_BYTES)
+        asked_bytes = min(_MOST_ASKED_BYTES, max(_LEAST_ASKED_BYTES, int(missing) // len(behind)))
+        if not _look(fetcher, start.topic, behind, asked_bytes):
+            break
     return found
 
 
-def _unseen(found: Mapping[int, Sizes]) -> bool:
-    """Whether there are partitions of which nothing is known: a broker need not answer for all at once."""
-    return any(sizes.reached == sizes.start for sizes in found.values())
-
-
-def _ahead(shares: Mapping[int, float]) -> float:
-    """Who is further than this waits for the others: the middle between the last and the first."""
-    return (min(shares.values()) + max(shares.values())) / 2 if shares else 0.0
+def _behind(found: Mapping[int, Sizes]) -> dict[int, Sizes]:
+    """The partitions to look at next, the last first; who is further than the middle waits for the others."""
+    shares = {
+        each: (sizes.reached - sizes.start) / (sizes.end - sizes.start)
+        for each, sizes in found.items()
+        if sizes.reached < sizes.end
+    }
+    middle = (min(shares.values()) + max(shares.values())) / 2 if shares else 0.0
+    return {each: found[each] for each in sorted(shares, key=shares.__getitem__) if shares[each] <= middle}
 
 
 def _look(fetcher: RawFetcher, topic: str, found: Mapping[int, Sizes], asked_bytes: int) -> bool:

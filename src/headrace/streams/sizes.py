@@ -12,14 +12,15 @@ _SHARES = 1 << 40  # finer than any count of offsets
 
 
 class Sizes:
-    """The bytes of log behind `start` in one partition, as far as its batches were looked at.
+    """The bytes of log from `start` up to `end` in one partition, as far as its batches were looked at.
 
     Inside a batch the bytes are taken to be spread evenly over its offsets; what lies
     behind the last one is taken to be as large as what was seen, on average.
     """
 
-    def __init__(self, start: int) -> None:
+    def __init__(self, start: int, end: int) -> None:
         self.start = start
+        self.end = end
         self._offsets, self._bytes = [start], [0.0]
 
     @property
@@ -33,16 +34,17 @@ class Sizes:
         return self._bytes[-1]
 
     def add(self, base_offset: int, next_offset: int, size_bytes: int) -> None:
-        """The next batch; of one that begins before what is asked for, only the rest counts."""
-        fresh = next_offset - max(base_offset, self.reached)
+        """The next batch; of one that begins before, or ends behind, only what lies between counts."""
+        last = min(next_offset, self.end)
+        fresh = last - max(base_offset, self.reached)
         if fresh > 0:
             self._bytes.append(self.bytes + size_bytes * fresh / (next_offset - base_offset))
-            self._offsets.append(next_offset)
+            self._offsets.append(last)
 
     def skip_to(self, offset: int) -> None:
         """Notes that the log has nothing before this offset any more."""
         if offset > self.reached:
-            self._offsets.append(offset)
+            self._offsets.append(min(offset, self.end))
             self._bytes.append(self.bytes)
 
     def before(self, offset: int) -> float:
@@ -79,7 +81,9 @@ def within(start: Position, end: Position, sizes: Mapping[int, Sizes], max_bytes
 
     most = _SHARES
     if sum(found.bytes for found in sizes.values()) >= max_bytes:
-        most = min((_share_seen(found, waiting[each]) for each, found in sizes.items()), default=most)
+        most = min(
+            _SHARES * (each.reached - each.start) // (each.end - each.start) for each in sizes.values()
+        )
     if fits(most):
         return end if most == _SHARES else replace(end, next=cut(most))
     low, high = 0, most
@@ -87,8 +91,3 @@ def within(start: Position, end: Position, sizes: Mapping[int, Sizes], max_bytes
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
     return replace(end, next=cut(low))
-
-
-def _share_seen(found: Sizes, waiting: int) -> int:
-    """The largest share of what waits that lies within what was looked at."""
-    return min(_SHARES, (found.reached - found.start) * _SHARES // waiting) if waiting else _SHARES

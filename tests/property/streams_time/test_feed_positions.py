@@ -39,7 +39,8 @@ def admitted(start, latest, max_records, max_bytes, sizes):
     end = admit(start, latest, max_records)
     if max_bytes is None:
         return end
-    seen = {each: Sizes(start.next.get(each, 0)) for each in end.next}
+    begins = {each: start.next.get(each, 0) for each in end.next}
+    seen = {each: Sizes(begins[each], last) for each, last in end.next.items() if last > begins[each]}
     for each, found in seen.items():
         for offset in range(found.start, end.next[each]):
             found.add(offset, offset + 1, sizes[each])
