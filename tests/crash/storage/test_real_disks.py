@@ -126,7 +126,7 @@ def test_state_and_views_in_files_say_that_a_file_system_is_full_and_go_on_with_
     state.put(replace(head, token="other"), [b"less"])
     assert state.entry(0) == (replace(head, token="other"), [b"less"])
     shutil.rmtree(root / "state")
-    views = open_store(f"parquet://{root}/views")
+    views = open_store(f"parquet:///{root}/views")
     views.prepare(COUNTS)
     views.begin(COUNTS.name, "q")
     with pytest.raises(DiskError, match="make room") as refused:
