@@ -117,7 +117,8 @@ def _as_read(
     declared = planned.stream.spec
     if manifest is not None and reflected.query_id in (None, manifest.query_id):
         return manifest.spec(declared, is_proof=True)
-    if parse_start(declared.start) == Start(EARLIEST):
+    is_second_stage = manifest is not None and manifest.reads
+    if parse_start(declared.start) == Start(EARLIEST) and not is_second_stage:
         return declared  # it began at 0; or else the log has no 0 now, and that is seen
     raise RequestError(
         f"where the query began that made {view.view.name} as it is served is not known: a rebuild is under "
