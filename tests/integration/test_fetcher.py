@@ -160,7 +160,7 @@ def test_a_fetcher_may_be_asked_something_else_while_it_reads_ahead(log):
     topic = create_topic(log, partitions=2)
     sent = [b"%d" % number * 30 for number in range(500)]
     for partition in (0, 1):
-        send(log, topic, sent, batch_num_messages=20, partition=partition)
+        send(log, topic, sent, batch_num_messages=20, partition=partition, enable_idempotence=True)
     with RawFetcher(log, max_bytes=5000) as fetcher:
         readings = [fetcher.fetch(topic, partition, 0, 500, ahead=True) for partition in (0, 1)]
         runs = [[next(reading)] for reading in readings]

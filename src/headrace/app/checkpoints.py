@@ -1,10 +1,12 @@
 """Checkpoints and their manifests: which one a query goes on from, and when it begins anew."""
 
+import json
 import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from headrace.app.derived import build_of, is_of_another_build, makers_first, makers_of, outputs_now
 from headrace.app.manifest import FORMAT, Manifest, Told, describe_query, reasons_to_rebuild
 from headrace.app.planning import AppPlan, PlannedStream
 from headrace.app.rebuilds import beginning
@@ -12,7 +14,7 @@ from headrace.app.starting import RunOptions
 from headrace.client import Connection, GroupOffsets, RawFetcher
 from headrace.errors import ConfigError
 
-__all__ = ["BUCKETS", "last_commit", "ready_manifests", "told_so_far"]
+__all__ = ["BUCKETS", "done_so_far", "last_commit", "ready_manifests", "told_so_far"]
 
 BUCKETS = 8
 
@@ -37,12 +39,18 @@ def ready_manifests(
         folder = options.query_folder(name)
         if rebuild or Manifest.read(folder) is None:
             _discard(folder)
-    return {
-        planned.name: _ready_manifest(
-            planned, options.query_folder(planned.name), connection, (told or {}).get(planned.name)
-        )
-        for planned in plan.streams
-    }
+    makers = makers_of(plan.streams)
+    found: dict[str, Manifest] = {}
+    for planned in makers_first(plan.streams):
+        folder, maker = options.query_folder(planned.name), found.get(makers.get(planned.name, ""))
+        manifest = _kept_manifest(planned, folder, maker)
+        if manifest is None:
+            manifest = _new_manifest(
+                plan.app.name, planned, connection, (told or {}).get(planned.name), maker
+            )
+        manifest.write(folder)
+        found[planned.name] = manifest
+    return {planned.name: found[planned.name] for planned in plan.streams}
 
 
 def told_so_far(plan: AppPlan, options: RunOptions, connection: Connection) -> dict[str, Told]:
@@ -84,23 +92,41 @@ def _unfit_message(unfit: Mapping[str, list[str]]) -> str:
     )
 
 
-def _ready_manifest(
-    planned: PlannedStream, folder: Path, connection: Connection, told: Told | None
-) -> Manifest:
-    """The manifest to go on with; a new one, and so a new query id, where there is no checkpoint.
+def _kept_manifest(planned: PlannedStream, folder: Path, maker: Manifest | None) -> Manifest | None:
+    """The manifest to go on with; None where there is no checkpoint, or one of records that were replaced.
 
-    A query that begins anew counts its batches from 0 again: under its old id the stores
-    would take them for repetitions.
+    `maker` is that of the query which makes the stream's topic, if one of the application does.
     """
     manifest = Manifest.read(folder) if _has_checkpoint(folder) else None
-    described = describe_query(planned)
     if manifest is None:
-        begins = {str(each): offset for each, offset in beginning(planned.stream.spec, connection).items()}
-        manifest = Manifest.new(described, BUCKETS, told=told, begins=begins)
-    else:
-        manifest = replace(manifest, query=described)
-    manifest.write(folder)
-    return manifest
+        return None
+    if maker is not None and is_of_another_build(manifest, maker):
+        _discard(folder)
+        return None
+    return replace(manifest, query=describe_query(planned))
+
+
+def _new_manifest(
+    app: str, planned: PlannedStream, connection: Connection, told: Told | None, maker: Manifest | None
+) -> Manifest:
+    """For a query that begins, and so with a new id.
+
+    It counts its batches from 0 again: under its old id the stores would take them for
+    repetitions.
+    """
+    build = build_of(planned.name, maker)
+    begins = {
+        str(each): max(offset, build.get(str(each), 0))
+        for each, offset in beginning(planned.stream.spec, connection).items()
+    }
+    return Manifest.new(
+        describe_query(planned),
+        BUCKETS,
+        told=told,
+        begins=begins,
+        outputs=outputs_now(app, planned, connection),
+        reads="" if maker is None else maker.query_id,
+    )
 
 
 def _discard(folder: Path) -> None:
@@ -120,6 +146,16 @@ def last_commit(folder: Path) -> int:
     commits = folder / "checkpoint" / "commits"
     names = [each.name for each in commits.iterdir()] if commits.is_dir() else []
     return max((int(name) for name in names if name.isdecimal()), default=-1)
+
+
+def done_so_far(folder: Path) -> dict[int, int]:
+    """The next offset of each partition behind the last batch that the checkpoint knows to be done."""
+    last = last_commit(folder)
+    if last < 0:
+        return {}
+    lines = (folder / "checkpoint" / "offsets" / str(last)).read_text(encoding="utf-8").splitlines()
+    following = json.loads(lines[-1])["next"]  # behind a version and a line of Spark's own
+    return {int(partition): offset for partition, offset in following.items()}
 
 
 def _has_checkpoint(folder: Path) -> bool:

@@ -48,6 +48,9 @@ class Manifest:
     `begins` are the offsets by partition at which the query began. `told` are such offsets
     too: dead and late records before them are on their topics already, put there by the
     queries that this one replaces, of the very same code; `replaces` are their ids.
+    `outputs` are the offsets, by topic and partition, at which its records begin in the
+    topics of rows that it makes. `reads` is the query whose records it reads, if that is
+    one of the same application.
     """
 
     query_id: str
@@ -57,6 +60,8 @@ class Manifest:
     told: Mapping[str, int] = field(default_factory=dict)
     replaces: tuple[str, ...] = ()
     begins: Mapping[str, int] = field(default_factory=dict)
+    outputs: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    reads: str = ""
 
     @classmethod
     def new(
@@ -66,6 +71,8 @@ class Manifest:
         *,
         told: "Told | None" = None,
         begins: Mapping[str, int] | None = None,
+        outputs: Mapping[str, Mapping[str, int]] | None = None,
+        reads: str = "",
     ) -> "Manifest":
         """For a query that begins, under an id that none had before."""
         told = told or Told()
@@ -76,6 +83,8 @@ class Manifest:
             told=told.offsets,
             replaces=told.queries,
             begins=begins or {},
+            outputs=outputs or {},
+            reads=reads,
         )
 
     def spec(self, declared: StreamSpec, *, is_proof: bool = False) -> StreamSpec:

@@ -1,9 +1,13 @@
 """`headrace verify`: finds the log and the stores of an application, and proves its views one by one."""
 
 import contextlib
+import logging
 from collections.abc import Callable, Iterator
 
+from pyspark.errors import PySparkException
+
 from headrace.app.application import App
+from headrace.app.failures import failure_of
 from headrace.app.log_process import running_address
 from headrace.app.manifest import Manifest
 from headrace.app.planning import plan_app
@@ -13,10 +17,12 @@ from headrace.app.surroundings import reading_from
 from headrace.app.verifying import Verdict, verify_view
 from headrace.app.view_stores import store_url
 from headrace.client import Connection
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, HeadraceError
 from headrace.views import open_store
 
 __all__ = ["verified"]
+
+_log = logging.getLogger(__name__)
 
 
 def verified(
@@ -24,6 +30,7 @@ def verified(
 ) -> Iterator[Verdict]:
     """The verdict on each view, as it is found; the application may run meanwhile.
 
+    What cannot be proved is told in its verdict, and the views behind it are proved all the same.
     Views of plain DataFrames are left out, with a message. Uses the embedded log of a
     run on the same folder, or starts it if none runs.
     Raises ConfigError if there is nothing to verify.
@@ -48,8 +55,22 @@ def verified(
                 url = store_url(plan, view, options.data)
                 if url is None or (only is not None and view.view.name != only):
                     continue
-                with contextlib.closing(open_store(url, connection=connection)) as store:
-                    yield verify_view(spark, planned, number, store, connection, manifest=manifest)
+                try:
+                    with contextlib.closing(open_store(url, connection=connection)) as store:
+                        verdict = verify_view(spark, planned, number, store, connection, manifest=manifest)
+                except Exception as error:  # one view's; also what a user's own code raises
+                    verdict = Verdict(view=view.view.name, failure=_cause(error, view.view.name))
+                yield verdict
+
+
+def _cause(error: Exception, view: str) -> str:
+    """In one sentence; what nobody expected is logged whole."""
+    if isinstance(error, HeadraceError):
+        return str(error)
+    if isinstance(error, PySparkException):
+        return failure_of(error).cause
+    _log.error("%s could not be verified", view, exc_info=error)
+    return f"{type(error).__name__}: {error}"
 
 
 def _find_log(options: RunOptions, ending: contextlib.ExitStack) -> Connection:

@@ -25,7 +25,15 @@ from headrace.streams.probes import first_position
 from headrace.streams.spec import StreamSpec
 from headrace.views import Kind, Reflected, ViewBatch, ViewSchema, ViewStore, open_store
 
-__all__ = ["HiddenBuild", "beginning", "has_come_to", "rebuild_target", "rows_as_changes", "stale_builds"]
+__all__ = [
+    "HiddenBuild",
+    "StageTarget",
+    "beginning",
+    "has_come_to",
+    "rebuild_target",
+    "rows_as_changes",
+    "stale_builds",
+]
 
 PATIENCE_S = 60.0
 
@@ -49,6 +57,26 @@ def has_come_to(target: Mapping[int, int], offsets: Mapping[int, int]) -> bool:
     return all(offsets.get(partition, 0) >= end for partition, end in target.items())
 
 
+class StageTarget:
+    """Where a second stage has caught up: where its topic ends once the first stage has, which it asks.
+
+    Before, the new records of the topic are not all there, or none of them is.
+    """
+
+    def __init__(
+        self, first_has_caught_up: Callable[[], bool], ends: Callable[[], Mapping[int, int]]
+    ) -> None:
+        self._first_has_caught_up = first_has_caught_up
+        self._ends = ends
+        self._found: Mapping[int, int] | None = None
+
+    def now(self) -> Mapping[int, int] | None:
+        """The offsets; None as long as they are not known."""
+        if self._found is None and self._first_has_caught_up():
+            self._found = self._ends()
+        return self._found
+
+
 class HiddenBuild:
     """One view on its way to replace the one that is served; takes batches as a `ViewStore` does.
 
@@ -63,7 +91,7 @@ class HiddenBuild:
         *,
         data: Path,
         topic: str,
-        target: Mapping[int, int],
+        target: "Mapping[int, int] | StageTarget",
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
@@ -103,7 +131,9 @@ class HiddenBuild:
     def show_if_caught_up(self) -> None:
         """Replaces the served view if all of the target is in, and its time, or a while, has come."""
         with self._lock:
-            if self.is_shown or not has_come_to(self._target, self.reflected().offsets.get(self._topic, {})):
+            if self.is_shown or (target := self._target_now()) is None:
+                return
+            if not has_come_to(target, self.reflected().offsets.get(self._topic, {})):
                 return
             if self._caught_up_at is None:
                 self._caught_up_at = self._now()
@@ -111,10 +141,13 @@ class HiddenBuild:
             if is_late or (self.reflected().watermark_us or 0) >= self._watermark_us:
                 self.show()
 
+    def _target_now(self) -> Mapping[int, int] | None:
+        return self._target.now() if isinstance(self._target, StageTarget) else self._target
+
     def show(self) -> None:
         """Replaces the served view by what there is, in one step."""
         with self._lock:
-            if self._hidden is None or self.reflected().query_id != self._query_id:
+            if self._hidden is None or not self._has_something():
                 return
             name, found = self._schema.name, self._hidden.snapshot(self._schema.name)
             reflected = found.reflected
@@ -133,6 +166,12 @@ class HiddenBuild:
             self.close()
             self._hidden = None
             _remove(self._path)
+
+    def _has_something(self) -> bool:
+        """Whether a batch was built; of a second stage there may be none, if its topic is empty now."""
+        if self.reflected().query_id == self._query_id:
+            return True
+        return isinstance(self._target, StageTarget) and self._target.now() == {}
 
     def close(self) -> None:
         """Gives back the file; harmless when repeated."""

@@ -228,6 +228,7 @@ class Running:
     def _show_builds(self) -> None:
         """The queries have read all there was: what they built is the whole of it."""
         for build in self._builds:
+            build.show_if_caught_up()
             build.show()
 
 

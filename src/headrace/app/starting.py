@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.app.collecting import BatchOutput
+from headrace.app.derived import record_sink_name
 from headrace.app.frames import FrameSink, frame_folder, start_frame
 from headrace.app.log_process import EmbeddedLog
 from headrace.app.manifest import Manifest
@@ -171,7 +172,7 @@ class Starter:
         """What starts the query from its checkpoint, now and after each failure."""
         records = RecordSink(
             self.connection,
-            f"{self.app_name}-{planned.name}",
+            record_sink_name(self.app_name, planned),
             manifest.query_id,
             topics={dead_topic(self.app_name): _ASIDE, late_topic(self.app_name): _ASIDE},
         )

@@ -1,7 +1,7 @@
 """The proof: a view recomputed from the log, in batch, and held against what is served."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -34,16 +34,17 @@ class Difference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What became of one view."""
+    """What was found of one view; `failure` says why it could not be compared, and None if it was."""
 
     view: str
-    rows: int
-    differences: tuple[Difference, ...]
-    reflected: Reflected
+    rows: int = 0
+    differences: tuple[Difference, ...] = ()
+    reflected: Reflected = field(default_factory=Reflected)
+    failure: str | None = None
 
     @property
     def is_equal(self) -> bool:
-        return not self.differences
+        return self.failure is None and not self.differences
 
 
 def verify_view(
@@ -116,7 +117,8 @@ def _as_read(
     declared = planned.stream.spec
     if manifest is not None and reflected.query_id in (None, manifest.query_id):
         return manifest.spec(declared, is_proof=True)
-    if parse_start(declared.start) == Start(EARLIEST):
+    is_second_stage = manifest is not None and manifest.reads
+    if parse_start(declared.start) == Start(EARLIEST) and not is_second_stage:
         return declared  # it began at 0; or else the log has no 0 now, and that is seen
     raise RequestError(
         f"where the query began that made {view.view.name} as it is served is not known: a rebuild is under "

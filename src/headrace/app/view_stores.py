@@ -3,11 +3,13 @@
 import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from headrace.app.checkpoints import last_commit
+from headrace.app.checkpoints import done_so_far, last_commit
+from headrace.app.derived import makers_of
 from headrace.app.planning import AppPlan, PlannedFrame, PlannedStream, PlannedView
-from headrace.app.rebuilds import HiddenBuild, rebuild_target, stale_builds
+from headrace.app.rebuilds import HiddenBuild, StageTarget, has_come_to, rebuild_target, stale_builds
 from headrace.app.sink import ViewWriter
 from headrace.app.starting import RunOptions
 from headrace.client import Connection
@@ -79,9 +81,9 @@ def open_stores(
         stores[view.view.name] = opened[url]
         _begin(opened[url], view, query_ids[view.view.name])
     builds: dict[str, HiddenBuild] = {}
+    targets = _Targets(plan, options, connection, specs)
     for planned in plan.streams:
-        spec = specs[planned.name]
-        builds |= _hidden(planned, spec, stores, options, connection, query_ids, ending)
+        builds |= _hidden(planned, targets, stores, options, query_ids, ending)
         done = last_commit(options.query_folder(planned.name))
         for name in [each.view.name for each in planned.views if each.view.name in stores]:
             found = builds[name].reflected() if name in builds else stores[name].reflected(name)
@@ -98,12 +100,39 @@ def _begin(store: ViewStore, view: PlannedView | PlannedFrame, query_id: str) ->
     store.begin(view.view.name, query_id, schema=view.schema)
 
 
+class _Targets:
+    """Where each query has caught up, for those whose views are built out of sight."""
+
+    def __init__(
+        self, plan: AppPlan, options: RunOptions, connection: Connection, specs: Mapping[str, StreamSpec]
+    ) -> None:
+        self._options = options
+        self._connection = connection
+        self._specs = specs
+        self._makers = makers_of(plan.streams)
+        self._known: dict[str, Mapping[int, int] | StageTarget] = {}
+
+    def of(self, name: str) -> Mapping[int, int] | StageTarget:
+        if name not in self._known:
+            maker = self._makers.get(name)
+            ends = partial(rebuild_target, self._specs[name], self._connection)
+            self._known[name] = {}  # should stages go round in a ring
+            self._known[name] = ends() if maker is None else StageTarget(partial(self._is_done, maker), ends)
+            if maker is not None:
+                self.of(maker)  # its end is that of now, as everybody's
+        return self._known[name]
+
+    def _is_done(self, name: str) -> bool:
+        target = self.of(name)
+        offsets = target.now() if isinstance(target, StageTarget) else target
+        return offsets is not None and has_come_to(offsets, done_so_far(self._options.query_folder(name)))
+
+
 def _hidden(
     planned: PlannedStream,
-    spec: StreamSpec,
+    targets: _Targets,
     stores: Mapping[str, ViewStore],
     options: RunOptions,
-    connection: Connection,
     query_ids: Mapping[str, str],
     ending: contextlib.ExitStack,
 ) -> dict[str, HiddenBuild]:
@@ -115,7 +144,7 @@ def _hidden(
     ]
     if not others:
         return {}
-    target = rebuild_target(spec, connection)
+    target = targets.of(planned.name)
     builds = {}
     for view in others:
         name = view.view.name

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from headrace.app.reports import BatchReport
     from headrace.app.verifying import Verdict
 
-__all__ = ["batch_line", "render_verdicts", "verdict_data"]
+__all__ = ["batch_line", "render_verdicts", "verdict_data", "verdict_line"]
 
 _MAX_DIFFERENCES = 20
 # Shown whether there are any or not; the other words of the books where one of them counts something.
@@ -33,6 +33,13 @@ def _late(books: Mapping[str, int]) -> str:
     return f" ({', '.join(parts)})" if parts else ""
 
 
+def verdict_line(verdict: "Verdict") -> str:
+    """One view, as soon as it is known; what differs, and why it failed, stands below the table."""
+    if verdict.failure is not None:
+        return f"{verdict.view}: FAILED"
+    return f"{verdict.view}: {'equal' if verdict.is_equal else 'DIFFERENT'}"
+
+
 def verdict_data(verdict: "Verdict") -> dict[str, Any]:
     """Plain values, for `--json`."""
     differences = [
@@ -43,6 +50,7 @@ def verdict_data(verdict: "Verdict") -> dict[str, Any]:
         "view": verdict.view,
         "rows": verdict.rows,
         "equal": verdict.is_equal,
+        "failure": verdict.failure,
         "different": len(verdict.differences),
         "differences": differences,
         "books": dict(verdict.reflected.books),
@@ -51,7 +59,7 @@ def verdict_data(verdict: "Verdict") -> dict[str, Any]:
 
 
 def render_verdicts(verdicts: "Sequence[Verdict]") -> str:
-    """A table with a row a view, and the first differences of each, a line each."""
+    """A table with a row a view; why it failed, or its first differences, a line each."""
     from headrace.app.books import READ
 
     counted = {name for each in verdicts for name, count in each.reflected.books.items() if count}
@@ -59,6 +67,8 @@ def render_verdicts(verdicts: "Sequence[Verdict]") -> str:
     columns = ("view", "rows", *(name.replace("_", " ") for name in words), "verdict")
     lines = [table_text(columns, [_row(each, words) for each in verdicts])]
     for verdict in verdicts:
+        if verdict.failure is not None:
+            lines.append(f"{verdict.view} could not be verified: {verdict.failure}")
         for each in verdict.differences[:_MAX_DIFFERENCES]:
             lines.append(f"{verdict.view} {each.key}: served {each.served}, recomputed {each.recomputed}")
         if len(verdict.differences) > _MAX_DIFFERENCES:
@@ -67,6 +77,8 @@ def render_verdicts(verdicts: "Sequence[Verdict]") -> str:
 
 
 def _row(verdict: "Verdict", words: Sequence[str]) -> list[Any]:
+    if verdict.failure is not None:
+        return [verdict.view, "-", *("-" for _ in words), "failed"]
     counts = [int(verdict.reflected.books.get(name, 0)) for name in words]
     word = "equal" if verdict.is_equal else f"{len(verdict.differences):,} rows differ"
     return [verdict.view, verdict.rows, *counts, word]

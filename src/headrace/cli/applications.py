@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.application_views import batch_line, render_verdicts, verdict_data
+from headrace.cli.application_views import batch_line, render_verdicts, verdict_data, verdict_line
 from headrace.cli.exit_codes import ExitCode
 from headrace.cli.identity import identity
 from headrace.cli.options import Json
@@ -69,7 +69,7 @@ MaxBytesPerBatch = Annotated[
         "--max-bytes-per-batch",
         metavar="N",
         min=0,
-        help="Bytes of log that one micro-batch of a query takes at most, by estimate; 0 means no limit.",
+        help="Bytes of log that one micro-batch of a query takes at most; 0 means no limit.",
     ),
 ]
 _DEFAULT_HTTP = "127.0.0.1:8080"
@@ -205,7 +205,7 @@ def verify(
     for verdict in verified(app, options, view, on_message=notes.append):
         verdicts.append(verdict)
         if not as_json:
-            _say(output, f"{verdict.view}: {'equal' if verdict.is_equal else 'DIFFERENT'}")
+            _say(output, verdict_line(verdict))
     for note in () if as_json else notes:
         _say(output, note)
     output.document(

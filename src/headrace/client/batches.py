@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from headrace.records import BATCH_OVERHEAD_BYTES, HEADER_BYTES, BatchHeader, check_batch, read_header
 
-__all__ = ["AbortedTransaction", "Runs", "visible_runs", "walk"]
+__all__ = ["AbortedTransaction", "Runs", "batch_sizes", "visible_runs", "walk"]
 
 _ABORT_MARKER = 0
 
@@ -43,6 +43,20 @@ def walk(buffer: memoryview) -> Iterator[tuple[int, BatchHeader]]:
             return
         check_batch(buffer, position, produced=False)  # compaction leaves gaps
         yield position, header
+        position += header.size_bytes
+
+
+def batch_sizes(buffer: memoryview) -> Iterator[tuple[int, int, int]]:
+    """Base offset, next offset and bytes of every batch whose header is there, as the header says.
+
+    Nothing is checked: whoever reads the records does that.
+    """
+    position = 0
+    while len(buffer) - position >= HEADER_BYTES:
+        header = read_header(buffer, position)
+        if header.batch_length < HEADER_BYTES - BATCH_OVERHEAD_BYTES or header.last_offset_delta < 0:
+            return
+        yield header.base_offset, header.next_offset, header.size_bytes
         position += header.size_bytes
 
 

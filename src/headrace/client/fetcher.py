@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
-from headrace.client.batches import AbortedTransaction, Runs, visible_runs
+from headrace.client.batches import AbortedTransaction, Runs, batch_sizes, visible_runs
 from headrace.client.brokers import Brokers, check_code
 from headrace.client.channel import Channel
 from headrace.client.connection import Connection
 from headrace.errors import RequestError, RetriableError
-from headrace.records import read_header
 from headrace.wire import Api, ErrorCode, Fields
 
 __all__ = ["EARLIEST", "LATEST", "OffsetsGone", "RawFetcher", "TopicLayout"]
@@ -25,7 +24,6 @@ LATEST = -1
 _VERSIONS = {Api.METADATA: 12, Api.LIST_OFFSETS: 7, Api.FETCH: 13}
 
 _FETCH_WAIT_MS = 500
-_SAMPLE_BYTES = 64 << 10
 _READ_COMMITTED = 1
 
 
@@ -105,13 +103,16 @@ class RawFetcher:
                 self._ask_ahead(topic, partition, start)
             yield from found.runs
 
-    def record_bytes(self, topic: str, partition: int, start: int, end: int) -> float:
-        """The bytes of log that an offset from `start` on takes on average, judged by the first batches."""
-        found = self._brokers.retrying(
-            lambda: self._fetch(topic, partition, start, end, None, max_bytes=_SAMPLE_BYTES)
-        )
-        first = read_header(found.runs[0], 0).base_offset if found.runs else start
-        return sum(len(run) for run in found.runs) / (found.next_offset - first)
+    def batch_sizes(
+        self, topic: str, starts: Mapping[int, int], max_bytes: int
+    ) -> dict[int, list[tuple[int, int, int]]]:
+        """The next record batches of partitions, as (base offset, next offset, bytes of log).
+
+        As many as stand in `max_bytes` of each partition, which need not be all that there
+        are; markers, and what was aborted, count. Partitions that do not have their offset
+        are left out.
+        """
+        return self._brokers.retrying(lambda: self._batch_sizes(topic, starts, max_bytes))
 
     def close(self) -> None:
         """Closes every connection; the fetcher may be used again, and connects anew."""
@@ -150,6 +151,25 @@ class RawFetcher:
                 found[each.partition_index] = each.offset
         return dict(sorted(found.items()))
 
+    def _batch_sizes(
+        self, topic: str, starts: Mapping[int, int], max_bytes: int
+    ) -> dict[int, list[tuple[int, int, int]]]:
+        layout = self._layout(topic)
+        by_leader: dict[int, dict[int, int]] = {}
+        for partition, start in starts.items():
+            if partition in layout.leaders:
+                by_leader.setdefault(layout.leaders[partition], {})[partition] = start
+        found: dict[int, list[tuple[int, int, int]]] = {}
+        for leader, wanted in by_leader.items():
+            fields = _FETCH | _wanted(layout, wanted, max_bytes)
+            answer = self._brokers.ask(self._brokers.node(leader), Api.FETCH, fields, wait_ms=_FETCH_WAIT_MS)
+            check_code(answer.error_code, topic)
+            for data in (each for response in answer.responses for each in response.partitions):
+                if data.error_code != ErrorCode.offset_out_of_range:
+                    check_code(data.error_code, f"{topic}-{data.partition_index}")
+                    found[data.partition_index] = list(batch_sizes(memoryview(data.records or b"")))
+        return found
+
     def _fetch(
         self,
         topic: str,
@@ -157,8 +177,6 @@ class RawFetcher:
         start: int,
         end: int,
         topic_id: uuid.UUID | None,
-        *,
-        max_bytes: int | None = None,
     ) -> Runs:
         layout = self._layout(topic)
         _check_identity(layout, topic_id)
@@ -167,7 +185,7 @@ class RawFetcher:
         if self._asked is not None and self._asked[0] == (topic, partition, start):
             channel, self._asked = self._asked[1], None
         else:
-            channel = self._ask(layout, partition, start, max_bytes or self._max_bytes)
+            channel = self._ask(layout, partition, start)
         answer = channel.answer(Api.FETCH, _VERSIONS[Api.FETCH], wait_ms=_FETCH_WAIT_MS)
         check_code(answer.error_code, f"{topic}-{partition}")
         data = answer.responses[0].partitions[0]
@@ -176,15 +194,16 @@ class RawFetcher:
         check_code(data.error_code, f"{topic}-{partition}")
         return _progress(data, f"{topic}-{partition}", start, end)
 
-    def _ask(self, layout: TopicLayout, partition: int, start: int, max_bytes: int) -> Channel:
+    def _ask(self, layout: TopicLayout, partition: int, start: int) -> Channel:
         channel = self._brokers.node(layout.leaders[partition])
-        channel.ask(Api.FETCH, _VERSIONS[Api.FETCH], _FETCH | _wanted(layout, partition, start, max_bytes))
+        wanted = _wanted(layout, {partition: start}, self._max_bytes)
+        channel.ask(Api.FETCH, _VERSIONS[Api.FETCH], _FETCH | wanted)
         return channel
 
     def _ask_ahead(self, topic: str, partition: int, start: int) -> None:
         """Asks, and leaves it to whoever wants the answer to notice that the broker is gone."""
         with contextlib.suppress(RetriableError):
-            channel = self._ask(self._layout(topic), partition, start, self._max_bytes)
+            channel = self._ask(self._layout(topic), partition, start)
             self._asked = (topic, partition, start), channel
 
     def _forget(self) -> None:
@@ -220,11 +239,15 @@ _FETCH_PARTITION: dict[str, Any] = {
 }
 
 
-def _wanted(layout: TopicLayout, partition: int, start: int, max_bytes: int) -> dict[str, Any]:
-    wanted = {"partition": partition, "fetch_offset": start, "partition_max_bytes": max_bytes}
+def _wanted(layout: TopicLayout, starts: Mapping[int, int], max_bytes: int) -> dict[str, Any]:
+    """What a fetch says of the partitions and their first offsets; `max_bytes` is for each of them."""
+    wanted = [
+        _FETCH_PARTITION | {"partition": each, "fetch_offset": start, "partition_max_bytes": max_bytes}
+        for each, start in starts.items()
+    ]
     return {
-        "max_bytes": max_bytes,
-        "topics": [{"topic_id": layout.id, "partitions": [_FETCH_PARTITION | wanted]}],
+        "max_bytes": max_bytes * len(wanted),
+        "topics": [{"topic_id": layout.id, "partitions": wanted}],
     }
 
 

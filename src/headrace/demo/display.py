@@ -84,6 +84,7 @@ def _data(verdict: ViewVerdict, pace: Pace) -> dict[str, Any]:
         "freshness_s": pace.median_s,
         "freshness_worst_s": pace.worst_s,
         "different": verdict.different,
+        "failure": verdict.failure,
     }
 
 
@@ -95,9 +96,15 @@ def _table(verdicts: Sequence[ViewVerdict], paces: Mapping[str, Pace]) -> Table:
         pace = paces[each.view]
         counts = [f"{each.books.get(name, 0):,}" for name in OUTCOMES]
         times = [f"{pace.events_per_s:,.0f}", _seconds(pace.median_s), _seconds(pace.worst_s)]
-        word = "equal" if not each.different else f"{each.different:,} rows differ"
+        word = _word(each)
         table.add_row(each.view, f"{each.rows:,}", *counts, *times, word)
     return table
+
+
+def _word(verdict: ViewVerdict) -> str:
+    if verdict.failure is not None:
+        return "failed"
+    return f"{verdict.different:,} rows differ" if verdict.different else "equal"
 
 
 def _seconds(value: float | None) -> str:

@@ -24,7 +24,10 @@ _MAX_SHOWN = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewVerdict:
-    """What was found of one view; `reflected` are next offsets, by topic and partition."""
+    """What was found of one view; `reflected` are next offsets, by topic and partition.
+
+    `failure` says why nothing was found, and is None otherwise.
+    """
 
     view: str
     rows: int
@@ -32,6 +35,7 @@ class ViewVerdict:
     differences: Sequence[Mapping[str, Any]]
     books: Mapping[str, int]
     reflected: Ends
+    failure: str | None
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "ViewVerdict":
@@ -42,6 +46,7 @@ class ViewVerdict:
             different=data["different"],
             differences=data["differences"],
             books=data["books"],
+            failure=data["failure"],
             reflected={
                 topic: {int(each): offset for each, offset in offsets.items()}
                 for topic, offsets in data["offsets"].items()
@@ -94,6 +99,9 @@ def complaints(
     says of how many events it was told that they are on the log.
     """
     for verdict in verdicts:
+        if verdict.failure is not None:
+            yield f"UNPROVED {verdict.view}: {verdict.failure}"
+            continue
         for each in verdict.differences[:_MAX_SHOWN]:
             yield (
                 f"DIFFERENT {verdict.view} {each['key']}: "

@@ -22,7 +22,7 @@ from headrace.streams.feed_positions import (
 )
 from headrace.streams.options import FeedOptions
 from headrace.streams.positions import Position
-from headrace.streams.probes import RecordSizes, first_position
+from headrace.streams.probes import admitted, first_position
 from headrace.streams.progress import GroupProgress
 from headrace.streams.spec import PROCESSING_TIME, StreamSpec
 
@@ -50,7 +50,6 @@ class FeedPlanner:
         self._layout_at_ms: int | None = None
         self._topic_id = uuid.UUID(int=0)
         self._times: tuple[Mapping[int, int], dict[int, PartitionTime]] | None = None
-        self._sizes = RecordSizes()
 
     def first(self) -> FeedPosition:
         """Where a query without checkpoint begins, as a run of its own."""
@@ -82,9 +81,7 @@ class FeedPlanner:
             self.times_after(start),
             latest,
             silence,
-            max_records=max_records,
-            max_bytes=max_bytes,
-            record_bytes=self._sizes.of(self._fetcher, start.position, latest, max_bytes),
+            admitted=admitted(self._fetcher, start.position, latest, max_records, max_bytes),
             idle_after_us=self._spec.idle_after_us,
             heartbeat=self._options.heartbeat if beating else None,
             now_us=self._clock.now_ms() * 1000 if by_clock else 0,

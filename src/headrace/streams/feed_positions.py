@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from headrace.streams.event_time import PartitionTime
-from headrace.streams.positions import Position, admit
+from headrace.streams.positions import Position
 
 __all__ = [
     "FeedPosition",
@@ -153,20 +153,17 @@ def next_position(
     latest: Position,
     silence: Silence,
     *,
-    max_records: int | None,
-    max_bytes: int | None = None,
-    record_bytes: Mapping[int, float] | None = None,
+    admitted: Position,
     idle_after_us: int,
     heartbeat: Heartbeat | None,
     now_us: int = 0,
 ) -> FeedPosition:
     """The end of the micro-batch after `start`; `start` itself if there is nothing to do.
 
-    `times` are the partitions' at `start.next`. With new records it reaches as far as
-    the limits admit. Without, it is a heartbeat if a partition has just become idle, or
-    if all are and event time goes on.
+    `times` are the partitions' at `start.next`. With new records it reaches to
+    `admitted`, which is as far as the limits allow. Without, it is a heartbeat if a
+    partition has just become idle, or if all are and event time goes on.
     """
-    admitted = admit(start.position, latest, max_records, max_bytes=max_bytes, record_bytes=record_bytes)
     behind = {each for each, end in latest.next.items() if end > start.next.get(each, 0)}
     quiet = {each for each, span in silence.partitions.items() if span >= idle_after_us}
     idle = frozenset((quiet | start.idle) - behind)

@@ -30,7 +30,7 @@ class SourceOptions(Identity):
         1_000_000, "Offsets that one micro-batch takes at most; 0 means all that there are."
     )
     max_bytes_per_batch: int = setting(
-        256 << 20, "Bytes of log that one micro-batch takes at most, by estimate; 0 means no limit."
+        256 << 20, "Bytes of log that one micro-batch takes at most; 0 means no limit."
     )
     max_records_per_task: int = setting(
         250_000, "Offsets that one Spark task reads at most; a longer range is shared among tasks."

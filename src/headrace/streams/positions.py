@@ -51,30 +51,17 @@ class Range:
     end: int
 
 
-def admit(
-    start: Position,
-    latest: Position,
-    max_records: int | None,
-    *,
-    max_bytes: int | None = None,
-    record_bytes: Mapping[int, float] | None = None,
-) -> Position:
+def admit(start: Position, latest: Position, max_records: int | None) -> Position:
     """How far a micro-batch from `start` may go towards `latest`.
 
-    The limits are shared among partitions in proportion to what waits in each, so that
+    The limit is shared among partitions in proportion to what waits in each, so that
     none starves; every partition with something waiting gets at least one. Records are
-    counted as offsets, of which markers and compaction leave some without a record;
-    bytes are estimated by `record_bytes`, the average size in each partition. Raises
-    RequestError if the log now ends before `start`: records were lost.
+    counted as offsets, of which markers and compaction leave some without a record.
+    Raises RequestError if the log now ends before `start`: records were lost.
     """
     _check_same_log(start, latest)
     waiting = {partition: end - start.next.get(partition, 0) for partition, end in latest.next.items()}
     share = _share(max_records, sum(waiting.values()))
-    if max_bytes is not None:
-        sizes = record_bytes or {}
-        share = min(
-            share, _share(max_bytes, ceil(sum(sizes.get(each, 0) * n for each, n in waiting.items())))
-        )
     if share == 1:
         return latest
     following = {

@@ -23,8 +23,8 @@ from pyspark.sql.types import StructType
 
 from headrace.client import LATEST, RawFetcher
 from headrace.streams.options import SourceOptions, read_options
-from headrace.streams.positions import Position, Range, admit, ranges
-from headrace.streams.probes import RecordSizes, start_position
+from headrace.streams.positions import Position, Range, ranges
+from headrace.streams.probes import admitted, start_position
 from headrace.streams.rows import RAW_SCHEMA, RowReader
 from headrace.streams.starts import Start, parse_start
 
@@ -108,10 +108,6 @@ class LogStreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvail
 
     _target: Position | None = None
 
-    def __init__(self, options: SourceOptions, schema: StructType) -> None:
-        super().__init__(options, schema)
-        self._sizes = RecordSizes()
-
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         return self._position(parse_start(self._options.start)).to_json()
 
@@ -128,13 +124,8 @@ class LogStreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvail
         begin = Position.from_json(start)
         latest = self._target or self._position(Start(LATEST))
         max_bytes = None if isinstance(limit, ReadAllAvailable) else self._options.max_bytes_per_batch or None
-        return admit(
-            begin,
-            latest,
-            limit.max_rows if isinstance(limit, ReadMaxRows) else None,
-            max_bytes=max_bytes,
-            record_bytes=self._sizes.of(self._planning, begin, latest, max_bytes),
-        ).to_json()
+        max_records = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        return admitted(self._planning, begin, latest, max_records, max_bytes).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
         return self._position(Start(LATEST)).to_json()

@@ -147,7 +147,7 @@ class StreamRun:
             self._times,
             latest,
             self._meter.observe(self._position, latest, now_us),
-            max_records=None,
+            admitted=latest,
             idle_after_us=self._spec.idle_after_us,
             heartbeat=self._heartbeat,
             now_us=now_us if self._spec.event_time == PROCESSING_TIME else 0,

@@ -107,10 +107,14 @@ class ViewFolder:
 
     def _write(self, table: pa.Table, name: str) -> str:
         path = self.path / name
-        with path.open("wb") as file:
-            pq.write_table(table, file, compression="zstd", compression_level=1)
-            file.flush()
-            os.fsync(file.fileno())
+        try:
+            with path.open("wb") as file:
+                pq.write_table(table, file, compression="zstd", compression_level=1)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError:
+            path.unlink(missing_ok=True)  # a half would keep a full disk full
+            raise
         return name
 
     def _read(self, name: str | None, columns: pa.Schema) -> pa.Table:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from headrace.errors import ConfigError, DiskError, RetriableError
+from headrace.errors import ConfigError, CorruptionError, DiskError, RequestError, RetriableError
 from headrace.views.sql_store import SqlStore
 from headrace.views.sqlite_session import TABLES, SqliteSession
 from headrace.views.sqlite_values import DECIMAL_COLLATION, compare_decimals
@@ -91,7 +91,7 @@ def _explained(path: Path) -> Iterator[None]:
     """SQLite's errors as ours."""
     try:
         yield
-    except sqlite3.OperationalError as error:
+    except sqlite3.DatabaseError as error:
         name = getattr(error, "sqlite_errorname", "")
         if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
             raise RetriableError(
@@ -101,4 +101,8 @@ def _explained(path: Path) -> Iterator[None]:
             raise DiskError(
                 f"{path}: {error}; make room or correct the permissions", full=name == "SQLITE_FULL"
             ) from error
+        if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
+            raise CorruptionError(f"{path}: {error}; restore it, or build its views anew") from error
+        if name == "SQLITE_ERROR":  # "no such table", for example
+            raise RequestError(f"{path}: {error}; was it changed by another program?") from error
         raise

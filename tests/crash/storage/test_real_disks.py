@@ -12,13 +12,20 @@ import contextlib
 import os
 import shutil
 import subprocess
+from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 
+from headrace.app.rebuilds import rows_as_changes
 from headrace.errors import DiskError
 from headrace.storage import PartitionLog, TopicConfig
+from headrace.streams.engine.bucket_files import BucketFiles
+from headrace.streams.engine.bucket_log import Head
 from headrace.testing.batches import batch, read_all
+from headrace.views import ViewBatch, ViewSchema, open_store
 
+COUNTS = ViewSchema("names", ("name",), pa.schema([("name", pa.string())]))
 BATCH_BYTES = 100_000
 PAGE_BYTES = 4096
 
@@ -60,6 +67,11 @@ def mounted(tmp_path, run, without_real_disk):
         yield mount
 
 
+def batch_of(name):
+    """The first batch of a view, with one row."""
+    return ViewBatch("q", 0, rows_as_changes(pa.table({"name": [name]}, schema=COUNTS.columns)))
+
+
 def write_until_refused(log, size):
     """Acknowledged values, and the error with which the disk gave up."""
     acknowledged = []
@@ -99,6 +111,29 @@ def test_a_file_system_that_fills_up_loses_nothing_acknowledged_and_goes_on_with
     assert values(log) == [*acknowledged, last]
     log.close()
     assert values(PartitionLog.open(root / "partition", TopicConfig())) == [*acknowledged, last]
+
+
+@pytest.mark.skipif(not hasattr(os, "RWF_NOWAIT"), reason="tmpfs is Linux's")
+def test_state_and_views_in_files_say_that_a_file_system_is_full_and_go_on_with_room(mounted):
+    root = mounted("small", "-t", "tmpfs", "-o", "size=1m", "tmpfs")
+    state, head = (
+        BucketFiles(root / "state", 0),
+        Head(number=0, token="token", base=0, watermark_us=0, delta_bytes=0, snapshot_bytes=0),
+    )
+    with pytest.raises(DiskError, match="make room") as refused:
+        state.put(head, [os.urandom(2_000_000)])
+    assert refused.value.full
+    state.put(replace(head, token="other"), [b"less"])
+    assert state.entry(0) == (replace(head, token="other"), [b"less"])
+    shutil.rmtree(root / "state")
+    views = open_store(f"parquet:///{root}/views")
+    views.prepare(COUNTS)
+    views.begin(COUNTS.name, "q")
+    with pytest.raises(DiskError, match="make room") as refused:
+        views.apply(COUNTS.name, batch_of(os.urandom(1_500_000).hex()))
+    assert refused.value.full
+    assert views.apply(COUNTS.name, batch_of("less"))
+    assert views.read(COUNTS.name).num_rows == 1
 
 
 def test_a_sync_that_really_fails_makes_the_log_read_only_and_loses_nothing_acknowledged(mounted, run):

@@ -51,11 +51,14 @@ def either_log(request):
     return request.getfixturevalue("our_log" if request.param == "ours" else "kafka_log")
 
 
-def require_proof(app, log, data, topic, store):
-    """Every view equals its recomputation, the books have every record, and each topic what belongs there."""
+def require_proof(app, log, data, topic, store, *, builds=1):
+    """Every view equals its recomputation, the books have every record, and each topic what belongs there.
+
+    What goes to topics is there once for each build; what is made from it, of the last one alone.
+    """
     verdicts = {each.view: each for each in verified(app, options(log, data))}
     assert verdicts.keys() == {"copied", "counts"}
-    assert [each.differences for each in verdicts.values()] == [(), ()]
+    assert [(each.failure, each.differences) for each in verdicts.values()] == [(None, ())] * 2
     shown, ends = reflected(store), log_ends(log, topic)
     assert shown.offsets == {topic: ends}
     books, total = shown.books, sum(ends.values())
@@ -63,16 +66,21 @@ def require_proof(app, log, data, topic, store):
     assert min(books[name] for name in ("on_time", "corrected", "dropped", "dead")) > 0
     asides = (f"{app.name}.dead", f"{app.name}.late", f"{topic}-copies")
     dead, late, copies = (read(log, name) for name in asides)
-    assert (len(dead), len(late), len(copies)) == (books["dead"], books["dropped"], total - books["dead"])
+    wanted = (books["dead"], books["dropped"], total - books["dead"])
+    assert (len(dead), len(late), len(copies)) == tuple(builds * count for count in wanted)
     assert {each["value"] for each in dead} == {b"{no JSON"}
     assert all("headrace.dead.error" in {header["key"] for header in each["headers"]} for each in dead)
-    assert len({each["headers"][0]["value"] for each in copies}) == len(copies), "each event once"
+    assert len({each["headers"][0]["value"] for each in copies}) * builds == len(copies), "each event once"
     # The second stage has read all that the first one wrote.
-    assert sum(row["n"] for row in rows(store, "copied")) == len(copies)
-    assert sum(row["size"] for row in rows(store, "copied")) == sum(len(each["value"]) for each in copies)
+    assert sum(row["n"] for row in rows(store, "copied")) * builds == len(copies)
+    sizes = sum(row["size"] for row in rows(store, "copied"))
+    assert sizes * builds == sum(len(each["value"]) for each in copies)
+    assert sum(reflected(store, "copied").books.values()) * builds == len(copies)
 
 
-def test_an_application_catches_up_is_proved_and_goes_on_after_a_restart(spark, either_log, tmp_path):
+def test_an_application_catches_up_is_proved_goes_on_after_a_restart_and_is_rebuilt(
+    spark, either_log, tmp_path
+):
     log, topic, store, data = either_log, new_topic(), f"sqlite:///{tmp_path}/views.db", tmp_path / "data"
     create_topic(log, 2, topic)
     for partition in (0, 1):
@@ -86,3 +94,5 @@ def test_an_application_catches_up_is_proved_and_goes_on_after_a_restart(spark, 
     require_proof(two_stages(topic, store), log, data, topic, store)
     again = reflected(store)
     assert again.query_id == first.query_id and again.batch_id > first.batch_id
+    catch_up(two_stages(topic, store), log, data, rebuild=True)
+    require_proof(two_stages(topic, store), log, data, topic, store, builds=2)

@@ -5,7 +5,7 @@ import uuid
 import pyarrow as pa
 import pytest
 
-from headrace.app.rebuilds import HiddenBuild, has_come_to, rows_as_changes, stale_builds
+from headrace.app.rebuilds import HiddenBuild, StageTarget, has_come_to, rows_as_changes, stale_builds
 from headrace.errors import FencedError
 from headrace.views import Kind, ViewBatch, ViewSchema, open_store
 from headrace.views.json_values import rows_to_json
@@ -68,6 +68,33 @@ def building(store, tmp_path):
 
 def shown(store) -> dict[str, int]:
     return {each["place"]: each["kind"] for each in rows_to_json(store.read("counts"))}
+
+
+@pytest.mark.parametrize("ends", [{0: 40}, {}], ids=["some", "none"])
+def test_a_second_stage_is_shown_once_it_has_all_that_the_first_one_wrote(store, tmp_path, ends):
+    """Also where that is nothing: the rows of the build before are of records that were replaced."""
+    first_is_done = []
+    target = StageTarget(lambda: bool(first_is_done), lambda: ends)
+    build = HiddenBuild(
+        store, SCHEMA, "new", data=tmp_path, topic="orders", target=target, now=lambda: 10**6 * len(seen)
+    )
+    seen = []
+    build.show_if_caught_up()
+    if ends:
+        build.apply("counts", batch(0, [row("c", 1)], next_offset=20))
+    assert shown(store) == {"a": 1, "b": 2}
+    first_is_done.append(True)
+    build.show_if_caught_up()
+    if ends:
+        assert shown(store) == {"a": 1, "b": 2}
+        build.apply("counts", batch(1, [row("d", 2)], next_offset=40))
+    seen.append(True)  # the patience for the old watermark is over
+    build.show_if_caught_up()
+    assert shown(store) == ({"c": 1, "d": 2} if ends else {})
+    assert store.reflected("counts").query_id == "new"
+    following = 2 if ends else 0
+    assert build.apply("counts", batch(following, [row("e", 3)], next_offset=50))
+    assert shown(store) == ({"c": 1, "d": 2, "e": 3} if ends else {"e": 3})
 
 
 def test_readers_see_the_old_rows_until_the_new_ones_have_caught_up(store, building, tmp_path):

@@ -2,7 +2,7 @@
 
 from headrace.app.reports import BatchReport
 from headrace.app.verifying import Difference, Verdict
-from headrace.cli.application_views import batch_line, render_verdicts
+from headrace.cli.application_views import batch_line, render_verdicts, verdict_data, verdict_line
 from headrace.views import Reflected
 
 
@@ -44,6 +44,18 @@ def test_words_of_the_books_that_count_nothing_are_left_out_of_the_table_but_for
     assert header(verdict(on_time=4)) == "view rows on time corrected dropped dead verdict"
     shown = header(verdict(on_time=4), verdict("other", filtered=1, repeated=2, declared=3))
     assert shown == "view rows on time corrected dropped filtered dead repeated declared verdict"
+
+
+def test_a_view_that_could_not_be_verified_is_not_equal_and_says_why():
+    failed = Verdict(view="revenue", failure="its table is gone")
+    assert verdict_line(failed) == "revenue: FAILED"
+    assert verdict_line(verdict("other")) == "other: equal"
+    _, _, row, other, line = render_verdicts([failed, verdict("other", on_time=4)]).splitlines()
+    assert row.split() == ["revenue", "-", "-", "-", "-", "-", "failed"] and other.endswith("equal")
+    assert line == "revenue could not be verified: its table is gone"
+    data = verdict_data(failed)
+    assert (data["equal"], data["failure"]) == (False, "its table is gone")
+    assert verdict_data(verdict())["failure"] is None
 
 
 def test_of_many_differences_the_first_are_shown_and_the_others_counted():

@@ -26,6 +26,7 @@ def verdict(**fields):
         "rows": 3,
         "different": 0,
         "differences": [],
+        "failure": None,
         "books": {"on_time": 5, "corrected": 2, "dropped": 1, "filtered": 1, "dead": 1, "skipped": 7},
         "offsets": {"orders": {"0": 6, "1": 4}},
     }
@@ -58,6 +59,11 @@ def test_a_row_that_differs_is_a_complaint():
     difference = {"key": {"region": "north"}, "served": None, "recomputed": {"revenue": 1}}
     (line,) = found(verdict(different=1, differences=[difference]))
     assert line.startswith("DIFFERENT revenue {'region': 'north'}")
+
+
+def test_a_view_that_could_not_be_verified_is_a_complaint_though_it_has_no_differences():
+    (line,) = found(verdict(failure="its table is gone", books={}, offsets={}))
+    assert line == "UNPROVED revenue: its table is gone"
 
 
 def test_an_event_that_is_in_no_book_is_a_complaint():

@@ -55,8 +55,12 @@ class BucketFiles:
         beside = path.with_name(f"{path.name}.{head.token}")
         with _explained(path):
             self._folder.mkdir(parents=True, exist_ok=True)
-            with beside.open("xb", buffering=0) as file:
-                _write_all(file, [start, described, *blobs])
+            try:
+                with beside.open("xb", buffering=0) as file:
+                    _write_all(file, [start, described, *blobs])
+            except OSError:
+                beside.unlink(missing_ok=True)  # a half would keep a full disk full
+                raise
             reached("state written")
             beside.replace(path)
         reached("state renamed")
