@@ -22,6 +22,8 @@ from headrace.errors import DiskError
 from headrace.storage import PartitionLog, TopicConfig
 from headrace.streams.engine.bucket_files import BucketFiles
 from headrace.streams.engine.bucket_log import Head
+from headrace.streams.engine.messages import Kind
+from headrace.streams.engine.parcels import Parcels
 from headrace.testing.batches import batch, read_all
 from headrace.views import ViewBatch, ViewSchema, open_store
 
@@ -114,7 +116,7 @@ def test_a_file_system_that_fills_up_loses_nothing_acknowledged_and_goes_on_with
 
 
 @pytest.mark.skipif(not hasattr(os, "RWF_NOWAIT"), reason="tmpfs is Linux's")
-def test_state_and_views_in_files_say_that_a_file_system_is_full_and_go_on_with_room(mounted):
+def test_state_parcels_and_views_in_files_say_that_a_file_system_is_full_and_go_on_with_room(mounted):
     root = mounted("small", "-t", "tmpfs", "-o", "size=1m", "tmpfs")
     state, head = (
         BucketFiles(root / "state", 0),
@@ -126,6 +128,12 @@ def test_state_and_views_in_files_say_that_a_file_system_is_full_and_go_on_with_
     state.put(replace(head, token="other"), [b"less"])
     assert state.entry(0) == (replace(head, token="other"), [b"less"])
     shutil.rmtree(root / "state")
+    parcels = Parcels(root / "parcels", min_bytes=1)
+    with pytest.raises(DiskError, match="make room") as refused:
+        parcels.sent(Kind.CHANGES, os.urandom(2_000_000))
+    assert refused.value.full
+    assert parcels.received(*parcels.sent(Kind.CHANGES, bytes(900_000))) == (Kind.CHANGES, bytes(900_000))
+    parcels.remove_all()
     views = open_store(f"parquet:///{root}/views")
     views.prepare(COUNTS)
     views.begin(COUNTS.name, "q")

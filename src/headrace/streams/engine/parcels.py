@@ -9,6 +9,7 @@ meet. The files of a batch are there until it is done, however often a task of i
 then all are removed. None is synced: a batch that a crash interrupts is computed anew.
 """
 
+import contextlib
 import secrets
 import shutil
 from pathlib import Path
@@ -39,6 +40,8 @@ class Parcels:
             self._folder.mkdir(parents=True, exist_ok=True)
             path.write_bytes(blob)
         except OSError as error:
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)  # a half would keep a full disk full
             raise DiskError.at(path, error) from error
         reached("parcel written")
         return Kind.PARCEL, write_json({"kind": int(kind), "name": path.name})
