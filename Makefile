@@ -17,12 +17,12 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 STAMP := $(VENV)/.setup-done
 COMPILED := hatch_build.py src/headrace/kernels/kernels.c
-WORKERS := -n 3 --dist loadgroup --no-loadscope-reorder
+WORKERS := -n 4 --dist loadgroup --no-loadscope-reorder
 INSTALL := --disable-pip-version-check --quiet --no-input
 
 help:
 	@echo "make demo      run the demonstration: a shop that lives until Ctrl-C and is proved (or SECONDS=60)"
-	@echo "make test      run the tests (default tier, three workers)"
+	@echo "make test      run the tests (default tier, four workers)"
 	@echo "make check     lint, types and the rooms' contract"
 	@echo "make setup     build .venv; the others do so by themselves"
 	@echo "make bench     run the benchmarks"

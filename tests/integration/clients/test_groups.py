@@ -94,7 +94,7 @@ def wait_shared(members: list[Member], wanted: Places) -> list[Places]:
         owned = [member.look().assigned for member in members]
         return all(owned) and frozenset().union(*owned) == wanted and sum(map(len, owned)) == len(wanted)
 
-    wait_until(settled, about=lambda: [member.look() for member in members])
+    wait_until(settled, about=lambda: [(member.client.name, member.look()) for member in members])
     return [member.look().assigned for member in members]
 
 
