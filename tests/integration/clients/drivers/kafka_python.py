@@ -241,6 +241,9 @@ class KafkaPythonConsumer(Consumer, kafka.ConsumerRebalanceListener):
             self._consumer.seek(place, offset)
 
     def subscribe(self, topics: Sequence[str]) -> None:
+        # A leader that does not know the topics yet assigns nothing, now and then for good.
+        for topic in topics:
+            self._consumer.partitions_for_topic(topic)
         self._consumer.subscribe(list(topics), listener=self)
 
     def on_partitions_assigned(self, assigned: Sequence[TopicPartition]) -> None:
