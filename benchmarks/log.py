@@ -4,11 +4,9 @@
 
 Compared are our broker, which syncs before it acknowledges, Kafka with its default
 settings, which does not, and Kafka told to sync (`flush.messages=1`). All three run side
-by side, each idle while another is measured; each round measures them one after
-another, in turning order, so that a disturbance meets all of them. The disk is brought
-to rest before every run, or pages that one left unsynced would be written out in
-another's time. Every run checks that what was read is what was written; a broker that
-fails that check ends the benchmark.
+by side, each idle while another is measured; in each round one client takes them in
+turns, phase by phase, so that a disturbance meets all of them. Every run checks that what
+was read is what was written; a broker that fails that check ends the benchmark.
 
 Kafka's jars are fetched on the first run. Nothing leaves the loopback interface.
 """
@@ -24,7 +22,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,7 +32,7 @@ from measure import Bar, MemoryWatch, Samples, print_table
 from headrace.testing.kafka import KAFKA_VERSION, PeerUnavailable
 
 CLIENT = Path(__file__).with_name("log_client.py")
-CLIENT_TIMEOUT_S = 300
+CLIENT_TIMEOUT_S = 900
 QUIET_CORES = 0.3
 START_UP, MEMORY = "start-up", "memory"
 PEERS = (KAFKA, KAFKA_SYNCING)
@@ -162,7 +160,7 @@ def make_plan(options: argparse.Namespace) -> Plan:
     return Plan(
         rounds=options.rounds or (1 if options.quick else 5),
         starts=0 if options.only not in START_UP else 1 if options.quick else 3,
-        seconds=60 if options.quick else 540,
+        seconds=60 if options.quick else 900,
         latency_samples=400 if options.quick else 2000,
         workloads=workloads,
         warmups=workloads[:1] if options.quick else workloads,
@@ -198,37 +196,47 @@ def measure_load(plan: Plan, samples: Samples, began: float) -> None:
 
 def one_round(plan: Plan, running: Mapping[str, RunningBroker], samples: Samples, number: int) -> None:
     for workload in plan.workloads:
-        for system in turned(list(running), number):
-            os.sync()
-            result = run_client(plan, workload, running[system])
+        results = run_client(CLIENT, jobs(plan, workload, running, number), workload.name)
+        stage = f"round {number}/{plan.rounds}" if number else "warm-up"
+        for system, result in results.items():
             for measure, value in result.items():
                 samples.add(system, workload.name, measure, value)
-            stage = f"round {number}/{plan.rounds}" if number else "warm-up"
             say(f"{stage}: {progress(workload, system, result)}")
 
 
-def turned(systems: list[str], number: int) -> Iterator[str]:
+def turned(systems: Iterable[str], number: int) -> Iterator[str]:
     """The same systems, beginning with another one each round."""
-    for i in range(len(systems)):
-        yield systems[(i + number) % len(systems)]
+    known = list(systems)
+    for i in range(len(known)):
+        yield known[(i + number) % len(known)]
 
 
-def run_client(plan: Plan, workload: Workload, broker: RunningBroker) -> dict[str, float]:
-    job = {
-        "bootstrap": broker.bootstrap,
-        "pid": broker.pid,
-        "record_bytes": workload.record_bytes,
-        "partitions": workload.partitions,
-        "records": workload.records,
-        "latency_samples": plan.latency_samples,
-        "latency_warmup": plan.latency_samples // 5,
+def jobs(
+    plan: Plan, workload: Workload, running: Mapping[str, RunningBroker], number: int
+) -> dict[str, dict[str, object]]:
+    return {
+        system: {
+            "bootstrap": running[system].bootstrap,
+            "pid": running[system].pid,
+            "record_bytes": workload.record_bytes,
+            "partitions": workload.partitions,
+            "records": workload.records,
+            "latency_samples": plan.latency_samples,
+        }
+        for system in turned(running, number)
     }
-    command = [sys.executable, str(CLIENT), json.dumps(job)]
+
+
+def run_client(
+    client: Path, jobs: Mapping[str, Mapping[str, object]], name: str
+) -> dict[str, dict[str, float]]:
+    """What the client measured of each system; a wrong answer of any of them ends the benchmark."""
+    command = [sys.executable, str(client), json.dumps(jobs)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=CLIENT_TIMEOUT_S, check=False)
     if done.returncode != 0:
-        raise SystemExit(f"no ratio is printed, since the client failed on {workload.name}:\n{done.stderr}")
-    result: dict[str, float] = json.loads(done.stdout)
-    return result
+        raise SystemExit(f"no ratio is printed, since the client failed on {name}:\n{done.stderr}")
+    results: dict[str, dict[str, float]] = json.loads(done.stdout)
+    return results
 
 
 def progress(workload: Workload, system: str, result: Mapping[str, float]) -> str:

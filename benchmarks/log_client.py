@@ -1,12 +1,15 @@
-"""The client of `log.py`: one workload against one broker, in a process of its own.
+"""The client of `log.py`: one workload against several brokers, in a process of its own.
 
-    log_client.py '{"bootstrap": "127.0.0.1:9092", "pid": 4711, "record_bytes": 100, …}'
+    log_client.py '{"ours": {"bootstrap": "127.0.0.1:9092", "pid": 4711, "record_bytes": 100, …}, …}'
 
-It makes a topic, produces, reads everything back with a checksum for each partition,
-reads it again against the clock, measures one record at a time, removes the topic, and
-prints one line of JSON. Whatever broker answers, this code and its settings are the
-same. The broker's processor time is read at the edges of each phase: on few cores the
-client is often the slower half, and that figure shows the broker's own cost.
+For each broker it makes a topic, produces, reads everything back with a checksum for each
+partition, reads it again against the clock, measures one record at a time, removes the
+topic; then it prints one line of JSON. Whatever broker answers, this code and its settings
+are the same. They take turns (`turns.py`): every phase is done on one broker right after
+the other, and records that are sent alone, a few dozen here, a few dozen there, so that
+what disturbs the machine disturbs all of them. The broker's processor time is read at
+the edges of each phase: on few cores the client is often the slower half, and that figure
+shows the broker's own cost.
 """
 
 import json
@@ -23,10 +26,14 @@ from dataclasses import dataclass
 import psutil
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from turns import Work, in_turns
 
 CHUNK_RECORDS = 10_000
 QUEUE_RECORDS = 300_000  # as much waits in the producer; beyond it, it lets the broker catch up
 PHASE_TIMEOUT_S = 60
+SEGMENTS = 2  # times that the records are produced, and that all of them are read, each in its turn
+BLOCK_SAMPLES = 50  # records sent one by one, before it is another broker's turn
+BLOCK_WARMUP = 10  # of them, the first that are not counted: this broker had nothing to do before
 PRIMED = 1  # records in each partition before those that are measured
 GIGABYTE = 1e9
 
@@ -43,12 +50,16 @@ class Job:
     partitions: int
     records: int
     latency_samples: int
-    latency_warmup: int
+
+    @property
+    def chunks(self) -> int:
+        """How often the chunk is sent in one segment."""
+        return -(-self.records // CHUNK_RECORDS)
 
     @property
     def produced(self) -> int:
-        """Records of the throughput phase: whole chunks."""
-        return -(-self.records // CHUNK_RECORDS) * CHUNK_RECORDS
+        """Records of all segments."""
+        return SEGMENTS * self.chunks * CHUNK_RECORDS
 
 
 class WrongAnswerError(Exception):
@@ -63,6 +74,13 @@ class Span:
     broker_cpu_s: float = 0.0
     client_cpu_s: float = 0.0
     others_cpu_s: float = 0.0
+
+    def __iadd__(self, more: "Span") -> "Span":
+        self.seconds += more.seconds
+        self.broker_cpu_s += more.broker_cpu_s
+        self.client_cpu_s += more.client_cpu_s
+        self.others_cpu_s += more.others_cpu_s
+        return self
 
 
 @contextmanager
@@ -117,29 +135,32 @@ class Checksums:
 
 def expected_checksums(job: Job, chunk: Chunk) -> Checksums:
     written = Checksums(job)
-    for _ in range(job.produced // CHUNK_RECORDS):
+    for _ in range(SEGMENTS * job.chunks):
         for partition, values in enumerate(chunk):
             for value in values:
                 written.add(partition, value)
     return written
 
 
-def produce(job: Job, topic: str, chunk: Chunk) -> Span:
+def produce(job: Job, topic: str, chunk: Chunk) -> Work[Span]:
     """Everything acknowledged by the broker, timed from the first record to the last answer."""
     errors: list[KafkaError] = []
-    producer = _producer(job, on_error=errors.append)
+    producer, span = _producer(job, on_error=errors.append), Span()
     _prime(job, producer, topic)
     # The partition is given for each call: `produce_batch` ignores one given with a record.
     batches = [[{"value": value} for value in values] for values in chunk]
-    deadline = time.monotonic() + PHASE_TIMEOUT_S
-    with timed(job) as span:
-        for _ in range(job.produced // CHUNK_RECORDS):
-            _wait_for_room(producer, deadline)
-            for partition, batch in enumerate(batches):
-                producer.produce_batch(topic, batch, partition=partition)
-        unanswered = producer.flush(PHASE_TIMEOUT_S)
-    if unanswered or errors:
-        raise WrongAnswerError(f"{unanswered} records unanswered, {len(errors)} refused: {errors[:1]}")
+    for _ in range(SEGMENTS):
+        yield
+        deadline = time.monotonic() + PHASE_TIMEOUT_S
+        with timed(job) as segment:
+            for _ in range(job.chunks):
+                _wait_for_room(producer, deadline)
+                for partition, batch in enumerate(batches):
+                    producer.produce_batch(topic, batch, partition=partition)
+            unanswered = producer.flush(PHASE_TIMEOUT_S)
+        if unanswered or errors:
+            raise WrongAnswerError(f"{unanswered} records unanswered, {len(errors)} refused: {errors[:1]}")
+        span += segment
     return span
 
 
@@ -231,16 +252,19 @@ def verify(job: Job, topic: str, chunk: Chunk) -> None:
     found.compare(expected_checksums(job, chunk))
 
 
-def consume(job: Job, topic: str) -> Span:
+def consume(job: Job, topic: str) -> Work[Span]:
     """Reads everything, timed from the arrival of the first record to that of the last."""
-    consumer = _fast_reader(job, topic)
-    remaining = job.produced - len(_next_records(consumer, 1))
-    with timed(job) as span:
-        while remaining:
-            remaining -= len(
-                consumer.consume(min(remaining, CHUNK_RECORDS), timeout=PHASE_TIMEOUT_S) or _gone(remaining)
-            )
-    consumer.close()
+    span = Span()
+    for _ in range(SEGMENTS):
+        yield
+        consumer = _fast_reader(job, topic)
+        remaining = job.produced - len(_next_records(consumer, 1))
+        with timed(job) as pass_:
+            while remaining:
+                wanted = min(remaining, CHUNK_RECORDS)
+                remaining -= len(consumer.consume(wanted, timeout=PHASE_TIMEOUT_S) or _gone(remaining))
+        consumer.close()
+        span += pass_
     return span
 
 
@@ -248,7 +272,7 @@ def _gone(remaining: int) -> list[Message]:
     raise WrongAnswerError(f"{remaining} records never came")
 
 
-def latencies_ms(job: Job, topic: str, chunk: Chunk) -> list[float]:
+def latencies_ms(job: Job, topic: str, chunk: Chunk) -> Work[list[float]]:
     """From `produce` to its arrival at a long-polling consumer, one record at a time, in ms."""
     producer = Producer({"bootstrap.servers": job.bootstrap, "acks": "all", "linger.ms": 0})
     consumer = _reader(
@@ -257,12 +281,18 @@ def latencies_ms(job: Job, topic: str, chunk: Chunk) -> list[float]:
         PRIMED + job.produced // job.partitions,
         **{"fetch.wait.max.ms": 500, "fetch.min.bytes": 1},
     )
-    samples = []
-    for i in range(job.latency_warmup + job.latency_samples):
-        partition, row = i % job.partitions, i // job.partitions % len(chunk[0])
-        samples.append(_round_trip_ms(producer, consumer, topic, partition, chunk[partition][row]))
+    samples: list[float] = []
+    sent = 0
+    while len(samples) < job.latency_samples:
+        yield
+        for i in range(BLOCK_SAMPLES):
+            partition, row = sent % job.partitions, sent // job.partitions % len(chunk[0])
+            wait_ms = _round_trip_ms(producer, consumer, topic, partition, chunk[partition][row])
+            sent += 1
+            if i >= BLOCK_WARMUP:
+                samples.append(wait_ms)
     consumer.close()
-    return samples[job.latency_warmup :]
+    return samples
 
 
 def _round_trip_ms(producer: Producer, consumer: Consumer, topic: str, partition: int, value: bytes) -> float:
@@ -276,14 +306,15 @@ def _round_trip_ms(producer: Producer, consumer: Consumer, topic: str, partition
     return elapsed * 1000
 
 
-def run(job: Job) -> dict[str, float]:
+def run(job: Job) -> Work[dict[str, float]]:
     topic, chunk = f"bench-{uuid.uuid4()}", chunk_of_records(job)
     admin = AdminClient({"bootstrap.servers": job.bootstrap})
     admin.create_topics([NewTopic(topic, job.partitions, 1)])[topic].result(PHASE_TIMEOUT_S)
-    written = produce(job, topic, chunk)
+    written = yield from produce(job, topic, chunk)
+    yield
     verify(job, topic, chunk)
-    read = consume(job, topic)
-    waits = latencies_ms(job, topic, chunk)
+    read = yield from consume(job, topic)
+    waits = yield from latencies_ms(job, topic, chunk)
     admin.delete_topics([topic])[topic].result(PHASE_TIMEOUT_S)
     return _report(job, written, read, waits)
 
@@ -295,9 +326,9 @@ def _report(job: Job, written: Span, read: Span, waits: list[float]) -> dict[str
         "produce_mb_s": gigabytes * 1000 / written.seconds,
         "produce_broker_cpu_s_gb": written.broker_cpu_s / gigabytes,
         "produce_client_cores": written.client_cpu_s / written.seconds,
-        "consume_records_s": job.produced / read.seconds,
-        "consume_mb_s": gigabytes * 1000 / read.seconds,
-        "consume_broker_cpu_s_gb": read.broker_cpu_s / gigabytes,
+        "consume_records_s": SEGMENTS * job.produced / read.seconds,
+        "consume_mb_s": SEGMENTS * gigabytes * 1000 / read.seconds,
+        "consume_broker_cpu_s_gb": read.broker_cpu_s / gigabytes / SEGMENTS,
         "consume_client_cores": read.client_cpu_s / read.seconds,
         "others_cores": (written.others_cpu_s + read.others_cpu_s) / (written.seconds + read.seconds),
         "p50_ms": statistics.median(waits),
@@ -306,4 +337,4 @@ def _report(job: Job, written: Span, read: Span, waits: list[float]) -> dict[str
 
 
 if __name__ == "__main__":
-    print(json.dumps(run(Job(**json.loads(sys.argv[1])))))
+    print(json.dumps(in_turns({system: run(Job(**job)) for system, job in json.loads(sys.argv[1]).items()})))

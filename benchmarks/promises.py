@@ -14,8 +14,6 @@ import contextlib
 import dataclasses
 import datetime
 import json
-import os
-import subprocess
 import sys
 import time
 from collections.abc import Mapping
@@ -23,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from brokers import BROKERS, KAFKA, KAFKA_SYNCING, RunningBroker
-from log import Measure, at_least, at_most, cautions, machine, row, say, turned
+from log import Measure, at_least, at_most, cautions, machine, row, run_client, say, turned
 from measure import Samples, print_table
 
 from headrace.client.channel import Channel
@@ -31,7 +29,6 @@ from headrace.testing.kafka import KAFKA_VERSION, PeerUnavailable
 from headrace.wire import Api
 
 CLIENT = Path(__file__).with_name("promises_client.py")
-CLIENT_TIMEOUT_S = 400
 SHARE = "share"
 
 
@@ -182,24 +179,23 @@ def serves(broker: RunningBroker, api: Api) -> bool:
 
 def one_round(plan: Plan, running: Mapping[str, RunningBroker], samples: Samples, number: int) -> None:
     for workload in plan.workloads:
-        for system in turned(list(running), number):
-            os.sync()
-            result = run_client(workload, running[system])
+        results = run_client(CLIENT, jobs(workload, running, number), workload.name)
+        stage = f"round {number}/{plan.rounds}" if number else "warm-up"
+        for system, result in results.items():
             for key, value in result.items():
                 samples.add(system, workload.name, key, value)
-            stage = f"round {number}/{plan.rounds}" if number else "warm-up"
             say(f"{stage}: {progress(workload, system, result)}")
 
 
-def run_client(workload: Workload, broker: RunningBroker) -> dict[str, float]:
-    job = {"bootstrap": broker.bootstrap, "pid": broker.pid, **dataclasses.asdict(workload)}
-    del job["name"]
-    command = [sys.executable, str(CLIENT), json.dumps(job)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=CLIENT_TIMEOUT_S, check=False)
-    if done.returncode != 0:
-        raise SystemExit(f"no ratio is printed, since the client failed on {workload.name}:\n{done.stderr}")
-    result: dict[str, float] = json.loads(done.stdout)
-    return result
+def jobs(
+    workload: Workload, running: Mapping[str, RunningBroker], number: int
+) -> dict[str, dict[str, object]]:
+    work = dataclasses.asdict(workload)
+    del work["name"]
+    return {
+        system: {"bootstrap": running[system].bootstrap, "pid": running[system].pid, **work}
+        for system in turned(running, number)
+    }
 
 
 def progress(workload: Workload, system: str, result: Mapping[str, float]) -> str:

@@ -1,10 +1,11 @@
-"""The client of `promises.py`: one workload against one broker, in a process of its own.
+"""The client of `promises.py`: one workload against several brokers, in a process of its own.
 
-    promises_client.py '{"kind": "transactions", "bootstrap": "127.0.0.1:9092", "pid": 4711, …}'
+    promises_client.py '{"ours": {"kind": "transactions", "bootstrap": "127.0.0.1:9092", "pid": 4711, …}, …}'
 
-It makes a topic, does what its kind says, reads everything back under read_committed with
-a checksum for each partition, removes the topic, and prints one line of JSON. Whatever
-broker answers, this code and its settings are the same.
+For each broker, in turns as in `log_client.py`, it makes a topic, does what its kind
+says, reads everything back under read_committed with a checksum for each partition,
+removes the topic; then it prints one line of JSON. Whatever broker answers, this code and
+its settings are the same.
 
     idempotent    one producer, as fast as it goes
     transactions  one producer, one transaction after another, of `each` records
@@ -31,10 +32,13 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 from log_client import Checksums, Span, WrongAnswerError, timed
+from turns import Work, in_turns
 
 CHUNK_RECORDS = 10_000
 QUEUE_RECORDS = 300_000
 TIMEOUT_S = 120
+TURN_RECORDS = 20_000  # of transactions, about, before it is another broker's turn
+TURN_TRANSACTIONS = 100  # at most
 COMMITTED = {"isolation.level": "read_committed"}
 
 
@@ -128,10 +132,11 @@ class Writer:
             )
 
 
-def idempotent(job: Job, topic: str) -> dict[str, float]:
+def idempotent(job: Job, topic: str) -> Work[dict[str, float]]:
     writer = Writer(job, topic, **{"linger.ms": 5})
     groups = list(portions(job, CHUNK_RECORDS))
     prime(job, topic)
+    yield
     with timed(job) as span:
         for group in groups:
             while len(writer.producer) > QUEUE_RECORDS:
@@ -140,25 +145,31 @@ def idempotent(job: Job, topic: str) -> dict[str, float]:
         writer.flush()
     for group in groups:
         writer.note(group)
+    yield
     verify(job, topic, writer.written)
     return report(job, span)
 
 
-def transactions(job: Job, topic: str) -> dict[str, float]:
+def transactions(job: Job, topic: str) -> Work[dict[str, float]]:
     """Timed from `begin` to the return of `commit`, each transaction and all of them."""
     writer = Writer(job, topic, **{"transactional.id": f"bench-{uuid.uuid4()}", "linger.ms": 0})
     groups = list(portions(job, job.each))
     prime(job, topic)
     writer.producer.init_transactions(TIMEOUT_S)
-    waits = []
-    with timed(job) as span:
-        for group in groups:
-            began = time.perf_counter()
-            writer.producer.begin_transaction()
-            writer.send(group)
-            writer.producer.commit_transaction(TIMEOUT_S)
-            waits.append((time.perf_counter() - began) * 1000)
+    waits: list[float] = []
+    span, turn = Span(), min(TURN_TRANSACTIONS, -(-TURN_RECORDS // job.each))
+    for at in range(0, len(groups), turn):
+        yield
+        with timed(job) as part:
+            for group in groups[at : at + turn]:
+                began = time.perf_counter()
+                writer.producer.begin_transaction()
+                writer.send(group)
+                writer.producer.commit_transaction(TIMEOUT_S)
+                waits.append((time.perf_counter() - began) * 1000)
+        span += part
     writer.flush()
+    yield
     for group in groups:
         writer.note(group)
     verify(job, topic, writer.written)
@@ -211,7 +222,7 @@ def verify(job: Job, topic: str, written: Checksums) -> None:
     found.compare(written)
 
 
-def share(job: Job, topic: str) -> dict[str, float]:
+def share(job: Job, topic: str) -> Work[dict[str, float]]:
     """From the first records' arrival to the last acceptance; each record is to come once."""
     prime(job, topic)
     writer = Writer(job, topic, **{"linger.ms": 5})
@@ -222,6 +233,7 @@ def share(job: Job, topic: str) -> dict[str, float]:
     verify(job, topic, writer.written)
     group = f"bench-{uuid.uuid4()}"
     begin_at_the_start(job, group)
+    yield
     consumer = ck.ShareConsumer({"bootstrap.servers": job.bootstrap, "group.id": group})
     consumer.subscribe([topic])
     seen = take(consumer, TIMEOUT_S)
@@ -271,21 +283,21 @@ def report(job: Job, span: Span) -> dict[str, float]:
     }
 
 
-KINDS: dict[str, Callable[[Job, str], dict[str, float]]] = {
+KINDS: dict[str, Callable[[Job, str], Work[dict[str, float]]]] = {
     "idempotent": idempotent,
     "transactions": transactions,
     "share": share,
 }
 
 
-def run(job: Job) -> dict[str, float]:
+def run(job: Job) -> Work[dict[str, float]]:
     topic = f"bench-{uuid.uuid4()}"
     admin = AdminClient({"bootstrap.servers": job.bootstrap})
     admin.create_topics([NewTopic(topic, job.partitions, 1)])[topic].result(TIMEOUT_S)
-    result = KINDS[job.kind](job, topic)
+    result = yield from KINDS[job.kind](job, topic)
     admin.delete_topics([topic])[topic].result(TIMEOUT_S)
     return result
 
 
 if __name__ == "__main__":
-    print(json.dumps(run(Job(**json.loads(sys.argv[1])))))
+    print(json.dumps(in_turns({system: run(Job(**job)) for system, job in json.loads(sys.argv[1]).items()})))
