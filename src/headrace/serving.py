@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Callable
 
-__all__ = ["log_to_stderr", "new_loop", "stop_when_told"]
+__all__ = ["descriptor_of", "log_to_stderr", "new_loop", "stop_when_told"]
 
 
 def log_to_stderr() -> None:
@@ -22,6 +22,12 @@ def new_loop() -> asyncio.AbstractEventLoop:
         return asyncio.new_event_loop()
     loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
     return loop
+
+
+def descriptor_of(loop: asyncio.AbstractEventLoop) -> int:
+    """A descriptor that is readable when there is something for the loop to do; -1 if it has none."""
+    ask = getattr(loop, "_get_backend_id", None)  # uvloop's, meant for its own tests
+    return int(ask()) if ask is not None else -1
 
 
 def stop_when_told(stop: Callable[[], None], *, until_stdin_closes: bool = False) -> None:

@@ -14,6 +14,7 @@ import psutil
 import pytest
 from clients.raw import RawConnection, fetch_request, frame_of, produce_request
 from kio.schema.api_versions.v0.request import ApiVersionsRequest
+from kio.schema.fetch.v12.request import FetchRequest
 
 from headrace.testing.broker import BrokerProcess
 
@@ -127,6 +128,11 @@ async def fill(bootstrap: str, topic: str) -> None:
     filler.close()
 
 
+def large_fetch(topic: str) -> FetchRequest:
+    """One that insists on so much that the broker's own limit of an answer does not hold."""
+    return fetch_request(topic, 0, min_bytes=50_000_000, max_bytes=50_000_000)
+
+
 class SilentReaders(Hindrance):
     """Ask for large answers, several at a time, and never read one."""
 
@@ -136,7 +142,7 @@ class SilentReaders(Hindrance):
         for reader in readers:
             reader.reader._limit = 1  # asyncio itself would otherwise read ahead for us
             for _ in range(4):
-                await reader.send(frame_of(fetch_request("large", 0, max_bytes=50_000_000)))
+                await reader.send(frame_of(large_fetch("large")))
         return readers
 
 
@@ -195,7 +201,7 @@ class ReplayingReader(Hindrance):
 
     async def __call__(self, bootstrap: str) -> list[Replaying]:
         await fill(bootstrap, "history")
-        return [Replaying(bootstrap, frame_of(fetch_request("history", 0, max_bytes=50_000_000)))]
+        return [Replaying(bootstrap, frame_of(large_fetch("history")))]
 
 
 class QuickHalfSenders(Hindrance):
@@ -227,7 +233,7 @@ def test_a_silent_reader_that_wakes_up_gets_its_whole_answer(tmp_path: Path):
         for value in values:
             await connection.produce("large", [value])
         sleeper = await RawConnection.open(broker.bootstrap)
-        await sleeper.send(frame_of(fetch_request("large", 0, max_bytes=50_000_000)))
+        await sleeper.send(frame_of(large_fetch("large")))
         assert len(await connection.fetch("large", 0, max_bytes=1_000_000)) >= 1  # others go on meanwhile
         (size,) = struct.unpack(">i", await sleeper.reader.readexactly(4))
         assert size > 20 * 900_000

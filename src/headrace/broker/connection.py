@@ -31,6 +31,7 @@ from headrace.broker.apis.access import FAILURE_DELAY_S, raw_token
 from headrace.broker.begun import Begun
 from headrace.broker.replies import Answer, Reply
 from headrace.errors import CorruptionError
+from headrace.kernels.batches import Outcome
 from headrace.storage import Extent
 from headrace.wire import Api, FrameAssembler, MalformedError, name_of
 from headrace.wire.framing import SMALL_FRAME_BYTES
@@ -51,6 +52,8 @@ PRODUCE_NAME, FETCH_NAME = name_of(PRODUCE), name_of(FETCH)
 BEFORE_LOGIN = (Api.API_VERSIONS, Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE)
 LONGEST_HEADER = 1024
 SMALL_ANSWER_BYTES = 16 * 1024
+TURN_BYTES = 256 * 1024  # of a large answer, before others have their turn; where it can be told
+LONGEST_TURN_BYTES = 4 * 1024 * 1024  # that nobody waits for one, at most so many
 
 
 class ConnectionClosed(Exception):  # noqa: N818 - not an error: the client left
@@ -60,12 +63,13 @@ class ConnectionClosed(Exception):  # noqa: N818 - not an error: the client left
 class _ReadAhead:
     """An extent whose first bytes, or all of them, were read already."""
 
-    __slots__ = ("_extent", "_head", "size_bytes")
+    __slots__ = ("_extent", "_head", "bytes_read", "size_bytes")
 
     def __init__(self, head: bytes | bytearray, extent: Extent) -> None:
         self._head = head
         self._extent = extent
         self.size_bytes = extent.size_bytes
+        self.bytes_read = 0  # for whoever asks before reading on
 
     def read_chunk(self, max_bytes: int) -> bytes | bytearray | None:
         head, self._head = self._head, b""
@@ -120,7 +124,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=self._settings.fetch_window_bytes)
+        self._transport.set_write_buffer_limits(high=0)  # what it holds is sent before anything is added
         if transport.get_extra_info("ssl_object") is None:
             self._socket = transport.get_extra_info("socket").fileno()
         peer = transport.get_extra_info("peername")
@@ -485,7 +489,7 @@ class Connection(asyncio.BufferedProtocol):
             reply = answer.reply
             self._broker.metrics.request_seconds.observe(perf_counter() - began, PRODUCE_NAME)
             if reply is not None and not self._closed and self._transport is not None:
-                self._transport.write(reply.frame)
+                self._send(reply.frame, self._transport)
                 self.mute(reply.throttle_ms)
         if self._outbox_waiter is not None and not self._outbox_waiter.done():
             self._outbox_waiter.set_result(None)
@@ -497,33 +501,61 @@ class Connection(asyncio.BufferedProtocol):
 
         The window is everybody's: what is in it is sent before anything is waited for.
         """
-        frame, window = memoryview(reply.frame), self._broker.window
+        frame = memoryview(reply.frame)
         position = filled = 0
         try:
             for place, deferred in reply.frame.deferred:
                 filled = await self._fill(filled, frame[position:place])
                 extent, position = cast(Extent, deferred), place
-                left = extent.size_bytes
-                while left:
-                    if filled == len(window):
-                        await self._put(window)
-                        await asyncio.sleep(0)  # the others' turn, however fast this client reads
-                        filled = 0
-                    count = extent.read_into(window[filled:])
-                    if count is None:  # not in the page cache: the disk must not hold up the others
-                        await self._put(window[:filled])
-                        filled = 0
-                        chunk = await self._broker.in_thread(extent.read_chunk, min(left, len(window)))
-                        assert chunk, "an extent ended before its size"
-                        await self._put(chunk)
-                        count = len(chunk)
-                    else:
-                        filled += count
-                    left -= count
+                if isinstance(deferred, Extent) and deferred.can_send:
+                    filled = await self._send_extent(filled, extent)
+                filled = await self._fill_extent(filled, extent)
             filled = await self._fill(filled, frame[position:])
-            await self._put(window[:filled])
+            await self._put(self._broker.window[:filled])
         finally:
             reply.release()
+
+    async def _send_extent(self, filled: int, extent: Extent) -> int:
+        """Sends records behind the `filled` bytes of the window; how many bytes it holds in the end.
+
+        All of them, or as long as their way to the socket is a short one: the disk
+        need not be waited for, and no bytes are left with the transport.
+        """
+        window, transport, others = self._broker.window, self._transport, self._broker.loop_descriptor
+        most = LONGEST_TURN_BYTES if others >= 0 else TURN_BYTES
+        while transport is not None and self._is_clear(transport):
+            outcome, rest = extent.send(self._socket, window, filled, most, others)
+            if outcome is Outcome.ENDED:
+                return len(rest)
+            if rest:
+                await self._put(rest)
+            filled = 0
+            if outcome is Outcome.NOT_IN_MEMORY:
+                break
+            await asyncio.sleep(0)  # the others' turn, however fast this client reads
+        return filled
+
+    async def _fill_extent(self, filled: int, extent: Extent) -> int:
+        """Adds what is left of the records to the window, which is sent whenever it is full."""
+        window = self._broker.window
+        left = extent.size_bytes - extent.bytes_read
+        while left:
+            if filled == len(window):
+                await self._put(window)
+                await asyncio.sleep(0)  # as above
+                filled = 0
+            count = extent.read_into(window[filled:])
+            if count is None:  # not in the page cache: the disk must not hold up the others
+                await self._put(window[:filled])
+                filled = 0
+                chunk = await self._broker.in_thread(extent.read_chunk, min(left, len(window)))
+                assert chunk, "an extent ended before its size"
+                await self._put(chunk)
+                count = len(chunk)
+            else:
+                filled += count
+            left -= count
+        return filled
 
     async def _fill(self, filled: int, part: memoryview) -> int:
         """Adds part of an answer to the window, which holds `filled` bytes of it; how many it holds then."""
@@ -550,10 +582,16 @@ class Connection(asyncio.BufferedProtocol):
     def _send(self, part: bytes | bytearray | memoryview, transport: asyncio.Transport) -> None:
         """Sends what the client takes at once, and leaves a copy of the rest to the transport."""
         sent = 0
-        # Behind what the transport still has to send, it must do that itself; and its descriptor
-        # is no longer ours once it is closing.
-        if self._socket >= 0 and not transport.get_write_buffer_size() and not transport.is_closing():
+        if self._is_clear(transport):
             with contextlib.suppress(OSError):  # it takes nothing now, or is broken: the transport finds out
                 sent = os.write(self._socket, part)
         if sent < len(part):
             transport.write(bytes(part[sent:]))
+
+    def _is_clear(self, transport: asyncio.Transport) -> bool:
+        """Whether bytes may be written to the socket as they are.
+
+        Behind what the transport still has to send, it must do that itself; and its
+        descriptor is no longer ours once it is closing.
+        """
+        return self._socket >= 0 and not transport.get_write_buffer_size() and not transport.is_closing()

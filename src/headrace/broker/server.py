@@ -38,6 +38,7 @@ from headrace.broker.transactions import Transactions
 from headrace.clock import Clock, SystemClock
 from headrace.errors import ConfigError
 from headrace.groups import GroupSettings
+from headrace.serving import descriptor_of
 from headrace.storage import CompactionLimits, DataDirectory, Disk, PartitionLog
 from headrace.wire import Api, MalformedError, Request, decode_request, encode_response, name_of
 from headrace.wire.framing import SMALL_FRAME_BYTES, FrameBuffers
@@ -73,6 +74,7 @@ class Broker:
         self._disk = disk or Disk()
         self.scratch = memoryview(bytearray(SMALL_FRAME_BYTES))
         self.window = memoryview(bytearray(settings.fetch_window_bytes))
+        self.loop_descriptor = -1  # readable when the event loop has something to do, or -1
         self.metrics = Metrics()
         self.metrics_port: int | None = None
         self.access = Authority(enforced=settings.authenticate, super_users=settings.super_principals())
@@ -103,6 +105,7 @@ class Broker:
     @asynccontextmanager
     async def serving(self) -> AsyncIterator["Broker"]:
         """Opens the directory, listens, and undoes both at the end of the block."""
+        self.loop_descriptor = descriptor_of(asyncio.get_running_loop())
         self.directory = await self._open_directory()
         try:
             await self.access.load(self.directory.path, self._disk)

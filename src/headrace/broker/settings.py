@@ -61,7 +61,9 @@ class BrokerSettings:
     produce_pipeline: int = setting(
         32, "Produce requests of one connection that may wait for their sync at once."
     )
-    fetch_max_bytes: int = setting(55 * MIB, "Most bytes in one fetch answer, whatever the client allows.")
+    fetch_max_bytes: int = setting(
+        8 * MIB, "Most bytes in one fetch answer, whatever the client allows; more if it insists (min_bytes)."
+    )
     fetch_window_bytes: int = setting(256 * 1024, "Bytes of a fetch answer held in memory per connection.")
     commit_threads: int = setting(4, "Threads that write and sync; a partition uses one at a time.")
     receive_timeout_ms: int = setting(30_000, "Time to receive the rest of a request once it began.")

@@ -1,13 +1,30 @@
-"""Checks of whole batches, one behind the other: a walk, called with bytes."""
+"""Checks of batches, one behind the other: of whole ones, of pieces of them, and on their way to a socket."""
 
 import ctypes
 from array import array
+from enum import IntEnum
+from typing import NamedTuple
 
 from headrace.kernels.library import INT, library
 
-__all__ = ["ENTRY_FIELDS", "MISPLACED", "PRODUCER_FIELDS", "WRONG_SUM", "Walk", "sum_bytes", "walk_batches"]
+__all__ = [
+    "ENTRY_FIELDS",
+    "MISPLACED",
+    "PRODUCER_FIELDS",
+    "WRONG_SUM",
+    "Check",
+    "Outcome",
+    "Route",
+    "Sending",
+    "Walk",
+    "check_bytes",
+    "send_checked",
+    "sum_bytes",
+    "walk_batches",
+]
 
 MISPLACED, WRONG_SUM = 1, 2  # faults
+_HEADER_BYTES = 61
 ENTRY_FIELDS, PRODUCER_FIELDS = 3, 2
 
 _library = library()
@@ -72,6 +89,82 @@ def walk_batches(
             ctypes.byref(walk),
             None if entries is None else entries.buffer_info()[0],
             None if producers is None else producers.buffer_info()[0],
+        )
+    )
+
+
+class Check(ctypes.Structure):
+    """Where a check of bytes that come in pieces stands: in the batch that begins at `position`."""
+
+    _fields_ = (
+        ("walk", Walk),
+        *((name, INT) for name in ("position", "size", "left", "next", "sum", "sum_so_far", "header_bytes")),
+        ("header", ctypes.c_uint8 * _HEADER_BYTES),
+    )
+    walk: Walk
+    position: int
+
+
+def check_bytes(data: bytes | bytearray | memoryview, check: Check) -> int:
+    """Checks the next bytes as `walk_batches` does; the fault of the batch they end in, or 0.
+
+    A view must be one of writable bytes.
+    """
+    size = len(data)
+    if not size:
+        return 0
+    held = data if isinstance(data, bytes) else ctypes.byref(_from_buffer(data))
+    return int(_library.check_bytes(held, size, ctypes.byref(check)))
+
+
+class Outcome(IntEnum):
+    """Why `send_checked` returned."""
+
+    ENDED = 0
+    TURN_IS_OVER = 1
+    SOCKET_IS_FULL = 2
+    NOT_IN_MEMORY = 3
+    HAS_A_FAULT = 4
+    UNREADABLE = 5
+
+
+class Route(NamedTuple):
+    """Descriptors: from where, to where, and one that is readable when others have something to do, or -1."""
+
+    file: int
+    socket: int
+    others: int = -1
+
+
+class Sending(ctypes.Structure):
+    """A stretch of a file on its way to a socket: what is to be read, what of the window is to be sent."""
+
+    _fields_ = tuple((name, INT) for name in ("position", "end", "start", "stop", "error"))
+    position: int
+    end: int
+    start: int
+    stop: int
+    error: int
+
+
+def send_checked(
+    route: Route, window: memoryview, filled: int, most: int, check: Check, sending: Sending
+) -> Outcome:
+    """Sends the first `filled` bytes of the window, then those of the file, checked, a window at a time.
+
+    Until about `most` bytes are sent, others have something to do, or for another reason.
+    What is left of them in the window, from `start` to `stop`, is the caller's to send: a
+    last window that is not full, too.
+    """
+    return Outcome(
+        _library.send_checked(
+            *route,
+            ctypes.byref(_from_buffer(window)),
+            len(window),
+            filled,
+            most,
+            ctypes.byref(check),
+            ctypes.byref(sending),
         )
     )
 

@@ -6,9 +6,16 @@
  * says how large that is.
  */
 
+#define _GNU_SOURCE
+
+#include <errno.h>
+#include <poll.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -353,6 +360,18 @@ struct walk {
 
 enum { ENTRY_FIELDS = 3, PRODUCER_FIELDS = 2 };
 
+/* What a header at `at` says of its batch: its size, and the offset behind it. Whether it is in its place. */
+static inline int in_place(const struct walk *walk, place at, int64_t expected, int64_t *size, int64_t *next)
+{
+    int64_t base = big_endian(at + BASE_OFFSET_AT, 8), delta = big_endian(at + LAST_DELTA_AT, 4);
+    *size = big_endian(at + LENGTH_AT, 4) + LENGTH_FROM;
+    if ((walk->gaps ? base < expected : base != expected) || base >= INT64_MAX - INT32_MAX ||
+        big_endian(at + EPOCH_AT, 4) || at[MAGIC_AT] != MAGIC || *size < RECORDS_AT || delta < 0)
+        return 0;
+    *next = base + delta + 1;
+    return 1;
+}
+
 /* Walks over data[begin, end) and returns where it ended: before a batch that has a fault, or
  * that is not all there. What is taken down goes to `entries` (start, base offset, largest
  * timestamp before) and `producers` (start, producer id; of batches that have one). Either
@@ -364,10 +383,8 @@ int64_t walk_batches(place data, int64_t begin, int64_t end, struct walk *walk, 
     walk->entry_count = walk->producer_count = walk->transactional = walk->fault = 0;
     while (end - begin >= RECORDS_AT) {
         place at = data + begin;
-        int64_t base = big_endian(at + BASE_OFFSET_AT, 8), delta = big_endian(at + LAST_DELTA_AT, 4);
-        int64_t size = big_endian(at + LENGTH_AT, 4) + LENGTH_FROM;
-        if ((walk->gaps ? base < expected : base != expected) || base >= INT64_MAX - INT32_MAX ||
-            big_endian(at + EPOCH_AT, 4) || at[MAGIC_AT] != MAGIC || size < RECORDS_AT || delta < 0) {
+        int64_t size, next;
+        if (!in_place(walk, at, expected, &size, &next)) {
             walk->fault = MISPLACED;
             break;
         }
@@ -380,7 +397,7 @@ int64_t walk_batches(place data, int64_t begin, int64_t end, struct walk *walk, 
         if (entries && begin >= walk->index_at) {
             int64_t *entry = entries + ENTRY_FIELDS * walk->entry_count++;
             entry[0] = begin;
-            entry[1] = base;
+            entry[1] = big_endian(at + BASE_OFFSET_AT, 8);
             entry[2] = largest;
             walk->index_at = begin + walk->index_interval;
         }
@@ -393,12 +410,142 @@ int64_t walk_batches(place data, int64_t begin, int64_t end, struct walk *walk, 
             noted[1] = producer_id;
             walk->transactional |= (big_endian(at + ATTRIBUTES_AT, 2) & (TRANSACTIONAL | CONTROL)) != 0;
         }
-        expected = base + delta + 1;
+        expected = next;
         begin += size;
     }
     walk->next_offset = expected;
     walk->largest_timestamp = largest;
     return begin;
+}
+
+/* The same check of bytes that come in pieces of any size. `batches.py` has the same fields. */
+struct check {
+    struct walk walk; /* `next_offset`, `gaps` and `fault` count */
+    int64_t position; /* where the batch being checked begins, */
+    int64_t size;     /* its size, 0 until its header is there, */
+    int64_t left;     /* how much of it is still to come, */
+    int64_t next;     /* the offset behind it, */
+    int64_t sum;      /* what it must sum up to and what it has so far */
+    int64_t sum_so_far;
+    int64_t header_bytes; /* there so far, of a header that a piece cut in two */
+    uint8_t header[RECORDS_AT];
+};
+
+/* Checks the next `size` bytes; the fault of the batch at `position`, or 0. */
+int64_t check_bytes(place data, int64_t size, struct check *check)
+{
+    checksum *sum = checksum_here;
+    place at = data, end = data + size;
+    while (at < end) {
+        if (!check->size) {
+            place header = at;
+            if (check->header_bytes || end - at < RECORDS_AT) {
+                int64_t missing = RECORDS_AT - check->header_bytes, here = end - at < missing ? end - at : missing;
+                memcpy(check->header + check->header_bytes, at, (size_t)here);
+                check->header_bytes += here;
+                at += here;
+                if (check->header_bytes < RECORDS_AT)
+                    return 0;
+                header = check->header;
+            } else {
+                at += RECORDS_AT;
+            }
+            if (!in_place(&check->walk, header, check->walk.next_offset, &check->size, &check->next))
+                return check->walk.fault = MISPLACED;
+            check->sum = big_endian(header + CRC_AT, 4) & UINT32_MAX;
+            check->sum_so_far = sum(UINT32_MAX, header + ATTRIBUTES_AT, header + RECORDS_AT);
+            check->left = check->size - RECORDS_AT;
+            check->header_bytes = 0;
+        }
+        int64_t here = end - at < check->left ? end - at : check->left;
+        check->sum_so_far = sum((uint32_t)check->sum_so_far, at, at + here);
+        check->left -= here;
+        at += here;
+        if (!check->left) {
+            if ((uint32_t)check->sum != (uint32_t)~check->sum_so_far)
+                return check->walk.fault = WRONG_SUM;
+            check->position += check->size;
+            check->walk.next_offset = check->next;
+            check->size = 0;
+        }
+    }
+    return 0;
+}
+
+/* --- from a file to a socket --------------------------------------------------------------- */
+
+enum outcome { ENDED = 0, TURN_IS_OVER = 1, SOCKET_IS_FULL = 2, NOT_IN_MEMORY = 3, HAS_A_FAULT = 4, UNREADABLE = 5 };
+
+/* A stretch of a file on its way. `batches.py` has the same. */
+struct sending {
+    int64_t position, end; /* what is still to be read */
+    int64_t start, stop;   /* what of the window was checked and is still to be sent */
+    int64_t error;         /* errno of a read that failed; 0 where the file ended early */
+};
+
+/* Reads what is in memory, as far as the system can tell that. */
+static ssize_t read_in_memory(int file, uint8_t *room, size_t size, off_t position)
+{
+#if defined(__linux__)
+    struct iovec into = {room, size};
+    ssize_t count = preadv2(file, &into, 1, position, RWF_NOWAIT);
+    if (count >= 0 || (errno != EOPNOTSUPP && errno != ENOSYS))
+        return count;
+#endif
+    return pread(file, room, size, position);
+}
+
+/* Whether there is something to read from a descriptor, if it is one. */
+static int is_readable(int64_t descriptor)
+{
+    struct pollfd watched = {(int)descriptor, POLLIN, 0};
+    return descriptor >= 0 && poll(&watched, 1, 0) > 0;
+}
+
+/* Sends window[0, filled) and then the file's bytes, checked, a window at a time, until `most`
+ * bytes are sent, `others` has something to read, or something else ends it; what is left of
+ * them in the window is the caller's to send. A last window that is not full is left, too:
+ * more may follow. */
+int64_t send_checked(int64_t file, int64_t socket, int64_t others, uint8_t *window, int64_t room, int64_t filled,
+                     int64_t most, struct check *check, struct sending *sending)
+{
+    int64_t sent = 0;
+    sending->start = 0;
+    for (;;) {
+        while (filled < room && sending->position < sending->end) {
+            int64_t wanted = sending->end - sending->position;
+            if (wanted > room - filled)
+                wanted = room - filled;
+            sending->stop = filled;
+            ssize_t count = read_in_memory((int)file, window + filled, (size_t)wanted, sending->position);
+            if (count < 0 && errno == EINTR)
+                continue;
+            if (count < 0 && errno == EAGAIN)
+                return NOT_IN_MEMORY;
+            if (count <= 0) {
+                sending->error = count < 0 ? errno : 0;
+                return UNREADABLE;
+            }
+            if (check_bytes(window + filled, count, check))
+                return HAS_A_FAULT;
+            sending->position += count;
+            filled += count;
+        }
+        sending->stop = filled;
+        if (filled < room)
+            return ENDED;
+        ssize_t taken = write((int)socket, window, (size_t)filled);
+        if (taken < filled) {
+            sending->start = taken > 0 ? taken : 0;
+            return SOCKET_IS_FULL; /* or broken: whoever sends the rest finds out */
+        }
+        sent += taken;
+        filled = sending->stop = 0;
+        if (sending->position == sending->end)
+            return ENDED;
+        if (sent >= most || is_readable(others))
+            return TURN_IS_OVER;
+    }
 }
 
 /* --- JSON -------------------------------------------------------------------------------- */

@@ -24,6 +24,8 @@ def library() -> ctypes.CDLL:
         ) from None
     takes = {
         "walk_batches": [POINTER, INT, INT, POINTER, POINTER, POINTER],
+        "check_bytes": [POINTER, INT, POINTER],
+        "send_checked": [INT, INT, INT, POINTER, INT, INT, INT, POINTER, POINTER],
         "sum_bytes": [POINTER, INT, INT],
         "lay_out_records": [POINTER, INT, INT, INT, INT, INT, POINTER, INT],
         "count_records": [POINTER, INT],

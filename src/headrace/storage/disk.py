@@ -65,6 +65,11 @@ class Disk:
                 return os.preadv(fd, [buffer], position)
             raise
 
+    @property
+    def reads_plainly(self) -> bool:
+        """Whether its descriptors are the system's, and reading them leads past nobody."""
+        return type(self).pread_into is Disk.pread_into
+
     def size(self, fd: int) -> int:
         return os.fstat(fd).st_size
 

@@ -1,8 +1,10 @@
 """A stretch of one segment, read and verified piece by piece."""
 
+import os
 from typing import TYPE_CHECKING
 
 from headrace.errors import CorruptionError, DiskError
+from headrace.kernels.batches import Outcome, Route, Sending
 from headrace.records import BatchVerifier
 
 if TYPE_CHECKING:
@@ -61,7 +63,7 @@ class Extent:
 
     @property
     def bytes_read(self) -> int:
-        """Bytes that `read_chunk` has returned so far."""
+        """Bytes that were returned, or sent, so far."""
         return self._position - self._start
 
     @property
@@ -106,6 +108,34 @@ class Extent:
             self._verify(room[:count])
         return count
 
+    @property
+    def can_send(self) -> bool:
+        """Whether `send` may be called."""
+        return self._reader.files.disk.reads_plainly
+
+    def send(
+        self, socket: int, window: memoryview, filled: int, most: int, others: int = -1
+    ) -> tuple[Outcome, memoryview]:
+        """Sends the first `filled` bytes of the window and then the next verified ones, a window at a time.
+
+        Without waiting: until about `most` were sent, the descriptor `others` can be read,
+        the socket takes no more, the disk would have to be waited for, or the extent ends;
+        which of these, and what is left in the window to be sent by the caller. Raises as
+        `read_chunk` does.
+        """
+        sending = Sending(position=self._position, end=self._end)
+        try:
+            outcome = self._verifier.send(Route(self._fd, socket, others), window, filled, most, sending)
+            self._position = sending.position
+            if outcome is Outcome.UNREADABLE and not sending.error:
+                raise CorruptionError("the file ends early", start=self._position)
+            self._check_whole()
+        except CorruptionError:
+            raise self._damage().error() from None
+        if outcome is Outcome.UNREADABLE:
+            raise self._unreadable(OSError(sending.error, os.strerror(sending.error)))
+        return outcome, window[sending.start : sending.stop]
+
     def _unreadable(self, error: OSError) -> DiskError:
         return DiskError(f"{self._segment.path}: cannot be read: {error}; check the disk")
 
@@ -115,10 +145,13 @@ class Extent:
                 raise CorruptionError("the file ends early", start=self._position)
             self._verifier.feed(chunk)
             self._position += len(chunk)
-            if self._position == self._end != self._verifier.position and not self._cut:
-                raise CorruptionError("a batch claims to be longer than its segment")
+            self._check_whole()
         except CorruptionError:
             raise self._damage().error() from None
+
+    def _check_whole(self) -> None:
+        if self._position == self._end != self._verifier.position and not self._cut:
+            raise CorruptionError("a batch claims to be longer than its segment")
 
     def offset_bound(self) -> int:
         """An offset behind every batch of the extent, exact to an interval of the index."""

@@ -64,6 +64,16 @@ def test_min_bytes_holds_a_fetch_back_until_there_is_enough(peer, topic):
     assert values_in(peer.fetch(topic, 0, wait_ms=200, min_bytes=1_000_000)) == [b"x"]
 
 
+def test_an_answer_has_at_most_what_the_broker_allows_unless_the_reader_insists_on_more(broker, peer, topic):
+    most = broker.settings.fetch_max_bytes
+    each = batch_of(bytes(900_000))
+    for _ in range(most // len(each) + 3):
+        peer.produce(topic, each)
+    everything = {"max_bytes": 50_000_000}
+    assert most - len(each) < len(peer.fetch(topic, 0, **everything).records) <= most
+    assert len(peer.fetch(topic, 0, min_bytes=most + 1, **everything).records) > most
+
+
 def test_a_waiting_fetch_gathers_what_comes_until_there_is_enough(broker, peer):
     peer.create("gathering", partitions=3)
     size, answers = len(batch_of(b"x")), []

@@ -93,14 +93,20 @@ def produce_request(topic: str, values: list[bytes], partition: int = 0) -> prod
 
 
 def fetch_request(
-    topic: str, offset: int, *, partition: int = 0, max_wait_ms: int = 0, max_bytes: int = 1 << 20
+    topic: str,
+    offset: int,
+    *,
+    partition: int = 0,
+    max_wait_ms: int = 0,
+    min_bytes: int = 1,
+    max_bytes: int = 1 << 20,
 ) -> fetch.FetchRequest:
     wanted = fetch.FetchPartition(
         partition=i32(partition), fetch_offset=i64(offset), partition_max_bytes=i32(max_bytes)
     )
     return fetch.FetchRequest(
         max_wait=i32Timedelta(timedelta(milliseconds=max_wait_ms)),
-        min_bytes=i32(1),
+        min_bytes=i32(min_bytes),
         max_bytes=i32(max_bytes),
         isolation_level=i8(0),
         session_id=i32(0),

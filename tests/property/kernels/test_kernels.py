@@ -4,20 +4,37 @@ The bytes end where a page begins that nobody may read: one step too far ends th
 """
 
 import ctypes
+import errno
 import mmap
+import os
 import re
+import select
+import socket
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from crc32c import crc32c
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import CorruptionError
 from headrace.kernels import arrays as kernels
 from headrace.kernels.arrays import Cell, Kind
-from headrace.kernels.batches import MISPLACED, WRONG_SUM, Walk, sum_bytes, walk_batches
+from headrace.kernels.batches import (
+    MISPLACED,
+    WRONG_SUM,
+    Check,
+    Outcome,
+    Route,
+    Sending,
+    Walk,
+    check_bytes,
+    send_checked,
+    sum_bytes,
+    walk_batches,
+)
 from headrace.records import HEADER_BYTES, Record, columns, encode_batch, read_header, stamp
 from headrace.streams.operators.hashing import hash_columns
 
@@ -83,6 +100,109 @@ def test_a_walk_ends_where_a_batch_is_wrong_or_cut(data, gaps):
     walk = Walk(next_offset=0, gaps=gaps)
     ended = walk_batches(memoryview(guarded(data)), 0, walk)
     assert (ended, walk.next_offset, walk.fault) == intact(data, 0, gaps)
+
+
+@settings(max_examples=300)
+@given(stretches(), st.booleans(), st.lists(st.integers(0, 4000), max_size=6).map(sorted))
+def test_a_check_in_pieces_ends_where_a_walk_over_the_whole_does(data, gaps, cuts):
+    check = Check(Walk(next_offset=0, gaps=gaps))
+    places = [0, *(min(cut, len(data)) for cut in cuts), len(data)]
+    for start, end in pairwise(places):
+        if check_bytes(memoryview(guarded(data[start:end])), check):
+            break
+    assert (check.position, check.walk.next_offset, check.walk.fault) == intact(data, 0, gaps)
+
+
+# --- to a socket ------------------------------------------------------------------------------
+
+
+def sent_in_turns(path, window_bytes, before, most=1 << 20, check=None, others=-1):
+    """What comes out of a socket that is read whenever it is full, and the outcomes on the way."""
+    size, window = path.stat().st_size, memoryview(bytearray(window_bytes))
+    check, sending = check or Check(Walk(next_offset=0)), Sending(position=0, end=size)
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    came, outcomes, filled = bytearray(), [], len(before)
+    window[:filled] = before
+    with ours, theirs, path.open("rb") as file:
+        route = Route(file.fileno(), ours.fileno(), others)
+        while not outcomes or outcomes[-1] not in (Outcome.ENDED, Outcome.HAS_A_FAULT, Outcome.UNREADABLE):
+            outcomes.append(send_checked(route, window, filled, most, check, sending))
+            while select.select([theirs], [], [], 0)[0]:
+                came += theirs.recv(1 << 16)
+            came += window[sending.start : sending.stop]
+            filled = 0
+    return bytes(came), outcomes
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.lists(st.integers(0, 30_000), max_size=6), st.integers(64, 20_000), st.binary(max_size=64))
+def test_a_file_is_sent_as_it_is_whatever_the_socket_takes(tmp_path, sizes, window_bytes, before):
+    path, data = tmp_path / "segment", bytearray()
+    for number, size in enumerate(sizes):
+        batch = encode_batch([Record(0, 1000, None, bytes(size))])
+        stamp(batch, 0, number, 0)
+        data += batch
+    path.write_bytes(data)
+    check = Check(Walk(next_offset=0))
+    came, _ = sent_in_turns(path, window_bytes, before, check=check)
+    assert came == before + data
+    assert (check.position, check.walk.next_offset) == (len(data), len(sizes))
+
+
+@pytest.fixture
+def four_batches(tmp_path):
+    data = bytearray()
+    for number in range(4):
+        batch = encode_batch([Record(0, 1000, None, bytes(1000))])
+        stamp(batch, 0, number, 0)
+        data += batch
+    path = tmp_path / "segment"
+    path.write_bytes(data)
+    return path, data
+
+
+def test_nothing_of_a_window_with_a_damaged_batch_is_sent(four_batches):
+    path, data = four_batches
+    each = len(data) // 4
+    data[2 * each + 500] ^= 1
+    path.write_bytes(data)
+    check = Check(Walk(next_offset=0))
+    came, outcomes = sent_in_turns(path, each, b"", check=check)
+    assert (came, outcomes[-1]) == (bytes(data[: 2 * each]), Outcome.HAS_A_FAULT)
+    assert (check.position, check.walk.next_offset, check.walk.fault) == (2 * each, 2, WRONG_SUM)
+
+
+def test_a_turn_ends_after_so_many_bytes_or_when_others_have_something_to_do(four_batches):
+    path, data = four_batches
+    each = len(data) // 4
+    assert Outcome.TURN_IS_OVER not in sent_in_turns(path, each, b"")[1]
+    came, outcomes = sent_in_turns(path, each, b"", most=each)
+    assert (came, outcomes.count(Outcome.TURN_IS_OVER)) == (data, 3)
+    reading, writing = os.pipe()
+    try:
+        assert Outcome.TURN_IS_OVER not in sent_in_turns(path, each, b"", others=reading)[1]
+        os.write(writing, b"!")
+        came, outcomes = sent_in_turns(path, each, b"", others=reading)
+        assert (came, outcomes.count(Outcome.TURN_IS_OVER)) == (data, 3)
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
+def test_a_file_that_ends_early_is_told_from_one_that_cannot_be_read(four_batches):
+    path, data = four_batches
+    window, check = memoryview(bytearray(1 << 16)), Check(Walk(next_offset=0))
+    with path.open("rb") as file:
+        sending = Sending(position=0, end=len(data) + 1)
+        assert (
+            send_checked(Route(file.fileno(), -1), window, 0, 1 << 20, check, sending) is Outcome.UNREADABLE
+        )
+        assert (sending.error, sending.position) == (0, len(data))
+    sending = Sending(position=0, end=len(data))
+    assert send_checked(Route(-1, -1), window, 0, 1 << 20, check, sending) is Outcome.UNREADABLE
+    assert sending.error == errno.EBADF
 
 
 # --- records ----------------------------------------------------------------------------------

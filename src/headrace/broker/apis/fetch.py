@@ -119,7 +119,8 @@ class _Attempt:
         self.wait_ms: int = min(body.max_wait, broker.settings.idle_timeout_ms)
         self.committed = body.isolation_level == READ_COMMITTED
         self._min_bytes: int = body.min_bytes
-        self._most: int = min(body.max_bytes, broker.settings.fetch_max_bytes)
+        # Twice, because an answer that ends between batches has at least half of what it might have.
+        self._most: int = min(body.max_bytes, max(broker.settings.fetch_max_bytes, 2 * body.min_bytes))
         for wanted in body.topics:
             self._add_topic(wanted)
 
