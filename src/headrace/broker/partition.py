@@ -10,7 +10,8 @@ for a moment unless a reader waits: records of the next transaction then share t
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from headrace.broker.committer import Committer
 from headrace.errors import DiskError
@@ -36,6 +37,8 @@ class Partition:
         self._unsynced: deque[tuple[int, int, Synced]] = deque()
         self._readers: set[Callable[[], None]] = set()
         self._postponed: asyncio.TimerHandle | None = None  # the commit of markers
+        # Where it stood when a fetch found nothing in it, and the answer to that.
+        self.nothing_to_fetch: tuple[tuple[int, int, int, bool], Mapping[str, Any]] | None = None
         self.produced_records = self.produced_bytes = 0
         self.fetched_records = self.fetched_bytes = 0
 

@@ -23,7 +23,7 @@ from headrace.wire.schemas import MESSAGES
 from headrace.wire.shapes import inside, shape
 from headrace.wire.values import Cursor, Fields, Frame, write_uvarint
 
-__all__ = ["HotReader", "HotWriter", "reader_of", "writer_of"]
+__all__ = ["HotReader", "HotWriter", "fetched_nothing", "reader_of", "writer_of"]
 
 HotReader = Callable[[Cursor], Fields | None]
 HotWriter = Callable[[Frame, Mapping[str, Any]], bool]
@@ -232,11 +232,6 @@ def _write_topic(out: Frame, topic: Mapping[str, Any], named: str, by_id: bool) 
 
 # --- fetch ------------------------------------------------------------------------------------
 
-_FETCHED_PARTITION = (
-    *("partition", "current_leader_epoch", "fetch_offset"),
-    *("last_fetched_epoch", "log_start_offset", "partition_max_bytes"),
-)
-
 
 def _fetch_reader(version: int) -> HotReader:
     by_id = version >= _FETCH_BY_ID
@@ -253,10 +248,20 @@ def _fetch_reader(version: int) -> HotReader:
 
     def read_partitions(buffer: _Buffer, start: int, end: int) -> tuple[Fields, ...]:
         parts = []
-        for values in unpack_all(memoryview(buffer)[start:end]):
-            if values[-1]:  # tagged fields
+        for index, epoch, offset, last_epoch, log_start, most, tags in unpack_all(
+            memoryview(buffer)[start:end]
+        ):
+            if tags:
                 raise _Unusual
-            parts.append(of_partition(dict(zip(_FETCHED_PARTITION, values, strict=False))))
+            values = {
+                "partition": index,
+                "current_leader_epoch": epoch,
+                "fetch_offset": offset,
+                "last_fetched_epoch": last_epoch,
+                "log_start_offset": log_start,
+                "partition_max_bytes": most,
+            }
+            parts.append(of_partition(values))
         return tuple(parts)
 
     def read(cursor: Cursor) -> Fields | None:
@@ -294,33 +299,51 @@ _FETCH_TOPIC = frozenset({"topic_id", "topic", "partitions"})
 _FETCH_ANSWER = frozenset({"throttle_time", "error_code", "session_id", "responses"})
 
 
+class _Written(dict[str, Any]):
+    """A partition's part of an answer that is written as it was before, in every version coded here."""
+
+    __slots__ = ("octets",)
+    octets: bytes
+
+
+def fetched_nothing(part: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The same part of a fetch's answer, which has no records, written beforehand; not to be changed."""
+    written, frame = _Written(part), Frame()
+    _write_fetched(frame, part)
+    written.octets = bytes(frame)
+    return written
+
+
+_pack_fetched, _pack_replica = struct.Struct(">ihqqq").pack, struct.Struct(">i").pack
+
+
+def _write_fetched(out: Frame, part: Mapping[str, Any]) -> None:
+    get = part.get
+    out += _pack_fetched(
+        get("partition_index", 0),
+        get("error_code", 0),
+        get("high_watermark", 0),
+        get("last_stable_offset", -1),
+        get("log_start_offset", -1),
+    )
+    aborted = get("aborted_transactions", ())
+    out.append(0 if aborted is None else 1)
+    out += _pack_replica(get("preferred_read_replica", -1))
+    records = get("records")
+    if records is None:
+        out.append(0)
+    elif isinstance(records, bytes | bytearray | memoryview):
+        write_uvarint(out, len(records) + 1)
+        out += records
+    else:
+        write_uvarint(out, records.size_bytes + 1)
+        out.deferred.append((len(out), records))
+    out.append(0)
+
+
 def _fetch_writer(version: int) -> HotWriter:
     by_id = version >= _FETCH_BY_ID
-    pack_head, pack_part = struct.Struct(">ihi").pack, struct.Struct(">ihqqq").pack
-    pack_replica = struct.Struct(">i").pack
-
-    def write_part(out: Frame, part: Mapping[str, Any]) -> None:
-        get = part.get
-        out += pack_part(
-            get("partition_index", 0),
-            get("error_code", 0),
-            get("high_watermark", 0),
-            get("last_stable_offset", -1),
-            get("log_start_offset", -1),
-        )
-        aborted = get("aborted_transactions", ())
-        out.append(0 if aborted is None else 1)
-        out += pack_replica(get("preferred_read_replica", -1))
-        records = get("records")
-        if records is None:
-            out.append(0)
-        elif isinstance(records, bytes | bytearray | memoryview):
-            write_uvarint(out, len(records) + 1)
-            out += records
-        else:
-            write_uvarint(out, records.size_bytes + 1)
-            out.deferred.append((len(out), records))
-        out.append(0)
+    pack_head = struct.Struct(">ihi").pack
 
     def write(out: Frame, fields: Mapping[str, Any]) -> bool:
         responses, get = fields.get("responses", ()), fields.get
@@ -333,7 +356,10 @@ def _fetch_writer(version: int) -> HotWriter:
             _write_topic(out, topic, "topic", by_id)
             write_uvarint(out, len(parts) + 1)
             for part in parts:
-                write_part(out, part)
+                if isinstance(part, _Written):
+                    out += part.octets
+                else:
+                    _write_fetched(out, part)
             out.append(0)
         out.append(0)
         return True
@@ -347,6 +373,8 @@ def _are_plainly_fetched(topics: Sequence[Mapping[str, Any]]) -> bool:
         if not topic.keys() <= _FETCH_TOPIC:
             return False
         for part in topic.get("partitions", ()):
+            if isinstance(part, _Written):
+                continue
             if not part.keys() <= _FETCHED or part.get("aborted_transactions"):
                 return False
     return True

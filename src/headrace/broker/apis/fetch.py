@@ -12,7 +12,7 @@ tells its owner if that was enough. Where the disk must be waited for to find an
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from headrace.broker.partition import Partition
@@ -21,6 +21,7 @@ from headrace.broker.replies import Reply
 from headrace.errors import CorruptionError, DiskError, RequestError
 from headrace.storage import Extent
 from headrace.wire import ErrorCode, Request, encode_response
+from headrace.wire.hot import fetched_nothing
 
 if TYPE_CHECKING:
     from headrace.broker.server import Broker
@@ -87,14 +88,15 @@ def fetch_at_once(broker: "Broker", request: Request, tell: Callable[[], None]) 
 class _Part:
     """One partition of a fetch: what is asked of it, and what would be answered now."""
 
-    __slots__ = ("answer", "extent", "fetch_offset", "log", "max_bytes", "partition", "poll", "seen")
+    __slots__ = ("answer", "extent", "fetch_offset", "index", "log", "max_bytes", "partition", "poll", "seen")
 
-    def __init__(self, partition: Partition, wanted: Any, answer: dict[str, Any]) -> None:
+    def __init__(self, partition: Partition, wanted: Any) -> None:
         self.partition = partition
         self.log = partition.log
+        self.index: int = wanted.partition
         self.fetch_offset: int = wanted.fetch_offset
         self.max_bytes: int = wanted.partition_max_bytes
-        self.answer = answer
+        self.answer: Mapping[str, Any] = {}
         self.extent: Extent | None = None
         self.seen = 0  # where it ended when it was looked at
         self.poll: Poll | None = None
@@ -109,8 +111,8 @@ class _Attempt:
     """What a fetch would answer now; looked at again, only for what has changed since."""
 
     def __init__(self, broker: "Broker", request: Request) -> None:
-        self.responses: list[dict[str, Any]] = []
         self.parts: list[_Part] = []
+        self._topics: list[tuple[Any, list[_Part | Mapping[str, Any]]]] = []
         self.size_bytes = 0
         self.refused = False
         self._broker = broker
@@ -135,10 +137,18 @@ class _Attempt:
     def reply(self) -> Reply:
         """The answer as it is; it holds what was found until it is released."""
         broker, request = self._broker, self._request
+        responses = [
+            {
+                "topic": wanted.topic,
+                "topic_id": wanted.topic_id,
+                "partitions": [each.answer if isinstance(each, _Part) else each for each in parts],
+            }
+            for wanted, parts in self._topics
+        ]
         if self.refused:
-            broker.metrics.count_errors(request.api_key, self.responses)
+            broker.metrics.count_errors(request.api_key, responses)
         throttle_ms = broker.quotas.charge(CONSUMER, request.client_id, self.size_bytes)
-        fields = {"responses": [*self.responses, *request.refused], "throttle_time": throttle_ms}
+        fields = {"responses": [*responses, *request.refused], "throttle_time": throttle_ms}
         frame = encode_response(request.api_key, request.api_version, request.correlation_id, fields)
         return Reply(frame, self.release, throttle_ms)
 
@@ -147,24 +157,29 @@ class _Attempt:
         topic = topics.find(wanted.topic, wanted.topic_id)
         unknown_id = topic is None and wanted.topic_id is not None
         nowhere = ErrorCode.unknown_topic_id if unknown_id else ErrorCode.unknown_topic_or_partition
-        aborted = () if self.committed else None
-        answers = []
-        for part in wanted.partitions:
-            answer = {
-                "partition_index": part.partition,
-                "high_watermark": -1,
-                "aborted_transactions": aborted,
-                "records": b"",
-            }
-            answers.append(answer)
-            partition = topics.of(topic, part.partition) if topic is not None else None
-            error = nowhere if partition is None else _ahead_of_us(part)
-            if error:
-                answer["error_code"] = int(error)
-                self.refused = True
-            if partition is not None:
-                self.parts.append(_Part(partition, part, answer))
-        self.responses.append({"topic": wanted.topic, "topic_id": wanted.topic_id, "partitions": answers})
+        parts: list[_Part | Mapping[str, Any]] = []
+        self._topics.append((wanted, parts))
+        for asked in wanted.partitions:
+            partition = topics.of(topic, asked.partition) if topic is not None else None
+            if partition is None:
+                parts.append(self._refusal(asked.partition, nowhere))
+                continue
+            part = _Part(partition, asked)
+            parts.append(part)
+            self.parts.append(part)
+            if asked.current_leader_epoch > 0 or asked.last_fetched_epoch > 0:
+                part.answer = self._refusal(part.index, _ahead_of_us(asked))
+
+    def _refusal(self, index: int, code: int) -> Mapping[str, Any]:
+        """With an error nothing is told of where the partition stands, as in Kafka."""
+        self.refused = True
+        return {
+            "partition_index": index,
+            "error_code": int(code),
+            "high_watermark": -1,
+            "aborted_transactions": () if self.committed else None,
+            "records": b"",
+        }
 
     def look(self, parts: list[_Part]) -> list[_Part]:
         """Adds what these partitions have to offer (the first batch of a fetch always fits).
@@ -172,7 +187,7 @@ class _Attempt:
         Those that are left from the first on for which the disk must be asked.
         """
         for place, part in enumerate(parts):
-            if "error_code" not in part.answer and not self._look_at(part):
+            if not part.answer.get("error_code") and not self._look_at(part):
                 return parts[place:]
         return []
 
@@ -189,15 +204,13 @@ class _Attempt:
 
     def _look_at(self, part: _Part) -> bool:
         """Whether it could be done without the disk, which old records may need to be found."""
-        log, answer, offset = part.log, part.answer, part.fetch_offset
+        log, offset = part.log, part.fetch_offset
         if part.extent is not None:
             self._let_go(part)
-        high, stable, start = log.high_watermark, log.last_stable_offset, log.start_offset
-        part.seen = end = stable if self.committed else high
-        answer["high_watermark"] = high
-        answer["last_stable_offset"] = stable
-        answer["log_start_offset"] = start
-        if (offset == end and start <= offset) or (self.size_bytes >= self._most and self.size_bytes):
+        state = log.high_watermark, log.last_stable_offset, log.start_offset
+        part.seen = end = state[1] if self.committed else state[0]
+        part.answer = self._nothing(part, *state)
+        if (offset == end and state[2] <= offset) or (self.size_bytes >= self._most and self.size_bytes):
             return True
         try:
             self._take(part, log.locate(offset, self._limit(part), wait=False, committed=self.committed))
@@ -206,6 +219,23 @@ class _Attempt:
         except _REFUSALS as error:
             self._refuse(part, error)
         return True
+
+    def _nothing(self, part: _Part, high: int, stable: int, start: int) -> Mapping[str, Any]:
+        """That there are no records; made once for as long as it is true of the partition."""
+        state = high, stable, start, self.committed
+        kept = part.partition.nothing_to_fetch
+        if kept is None or kept[0] != state:
+            answer = {
+                "partition_index": part.index,
+                "error_code": 0,
+                "high_watermark": high,
+                "last_stable_offset": stable,
+                "log_start_offset": start,
+                "aborted_transactions": () if self.committed else None,
+                "records": b"",
+            }
+            kept = part.partition.nothing_to_fetch = state, fetched_nothing(answer)
+        return kept[1]
 
     def _limit(self, part: _Part) -> int:
         return min(part.max_bytes, max(self._most - self.size_bytes, 0))
@@ -216,7 +246,8 @@ class _Attempt:
         if self.size_bytes and extent.size_bytes > self._most - self.size_bytes:
             extent.release()
             return
-        part.extent = part.answer["records"] = extent
+        part.extent = extent
+        part.answer = {**part.answer, "records": extent}
         self.size_bytes += extent.size_bytes
         if self.committed:
             part.answer["aborted_transactions"] = [
@@ -225,8 +256,7 @@ class _Attempt:
             ]
 
     def _refuse(self, part: _Part, error: Exception) -> None:
-        part.answer.update(_NOWHERE, error_code=_code(error))
-        self.refused = True
+        part.answer = self._refusal(part.index, _code(error))
 
     def _let_go(self, part: _Part) -> None:
         """Takes back what was found before."""
@@ -234,7 +264,6 @@ class _Attempt:
         if extent is not None:
             self.size_bytes -= extent.size_bytes
             extent.release()
-            part.answer.update(records=b"", aborted_transactions=() if self.committed else None)
 
     def release(self) -> None:
         """Counts what was read, and lets it go."""
@@ -314,16 +343,13 @@ class Poll:
         self._attempt.release()
 
 
-# With an error nothing is told of where the partition stands, as in Kafka.
-_NOWHERE = {"high_watermark": -1, "last_stable_offset": -1, "log_start_offset": -1}
 _REFUSALS = (RequestError, CorruptionError, DiskError)
 
 
 def _ahead_of_us(part: Any) -> ErrorCode:
-    """There is one leader epoch, 0: why a reader who has seen a later one is not served, or none."""
-    if part.current_leader_epoch > 0:
-        return ErrorCode.unknown_leader_epoch
-    return ErrorCode.offset_out_of_range if part.last_fetched_epoch > 0 else ErrorCode.none
+    """There is one leader epoch, 0: why a reader who has seen a later one is not served."""
+    behind = part.current_leader_epoch > 0
+    return ErrorCode.unknown_leader_epoch if behind else ErrorCode.offset_out_of_range
 
 
 def _code(error: Exception) -> int:
