@@ -1,4 +1,5 @@
-"""Loops over bytes, compiled: checks of batches, where records lie in them, JSON that looks alike.
+"""Loops over bytes, compiled: checks of batches, also on their way from a file to a socket, where records
+lie in them, JSON that looks alike.
 
 Python is slow, and numpy does one thing to many places at once, where here each place depends
 on what was found at the one before. `kernels.c` has the loops, a build of the package compiles
