@@ -227,6 +227,9 @@ class KafkaPythonDriver(Driver):
 
     def close(self) -> None:
         self._members.close_all()
+        for producer in self._producers.values():
+            producer.close(0)
+        self._admin.close()
 
 
 class KafkaPythonConsumer(Consumer, kafka.ConsumerRebalanceListener):
