@@ -1,6 +1,7 @@
 """Shared by all tiers: one local Spark a worker, a log that is ours or Kafka, what may not be skipped."""
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from typing import NoReturn
 
@@ -28,6 +29,20 @@ GROUPS = (
     "connect",
     "connections",
 )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[object]:
+    """Keeps the tests' modules as pytest rewrites them, also where PYTHONDONTWRITEBYTECODE is set.
+
+    Rewriting them all takes longer than the rest of collecting, and each worker collects everything.
+    Only now, and not for the processes that tests start: the folders of tests stay as these leave them.
+    """
+    before, sys.dont_write_bytecode = sys.dont_write_bytecode, False
+    try:
+        return (yield)
+    finally:
+        sys.dont_write_bytecode = before
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)  # marks before xdist looks at groups, sorts behind everybody

@@ -10,6 +10,7 @@ from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssi
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.errors import KafkaError, NoError, for_code
 from kafka.protocol.consumer import OffsetSpec
+from kafka.structs import MemberState as GroupState
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from clients.driver import (
@@ -226,6 +227,9 @@ class KafkaPythonDriver(Driver):
 
     def close(self) -> None:
         self._members.close_all()
+        for producer in self._producers.values():
+            producer.close(0)
+        self._admin.close()
 
 
 class KafkaPythonConsumer(Consumer, kafka.ConsumerRebalanceListener):
@@ -241,9 +245,6 @@ class KafkaPythonConsumer(Consumer, kafka.ConsumerRebalanceListener):
             self._consumer.seek(place, offset)
 
     def subscribe(self, topics: Sequence[str]) -> None:
-        # A leader that does not know the topics yet assigns nothing, now and then for good.
-        for topic in topics:
-            self._consumer.partitions_for_topic(topic)
         self._consumer.subscribe(list(topics), listener=self)
 
     def on_partitions_assigned(self, assigned: Sequence[TopicPartition]) -> None:
@@ -253,9 +254,22 @@ class KafkaPythonConsumer(Consumer, kafka.ConsumerRebalanceListener):
         self.revoked |= {(place.topic, place.partition) for place in revoked}
 
     def poll(self, timeout_s: float) -> list[Record]:
+        self._keep_rejoining()
         with _kafka_errors():
             found = self._consumer.poll(timeout_ms=int(timeout_s * 1000))
         return [_record(record) for records in found.values() for record in records]
+
+    def _keep_rejoining(self) -> None:
+        """Have the next poll take the outcome of a rebalance that the last one left under way.
+
+        A leader that rejoins because partitions have changed compares them with those of its last
+        assignment, which it makes between the answers to JoinGroup and SyncGroup. A poll that begins
+        between the two sees no reason to rejoin, and nobody ever takes the second answer: no
+        heartbeats, the old assignment (of a leader that did not know its topics: none), no records.
+        Java's client keeps the reason (KAFKA-9815), kafka-python 3.0 does not.
+        """
+        if self._consumer.group_metadata().state is GroupState.REBALANCING:
+            self._consumer._coordinator.request_rejoin()
 
     def assigned(self) -> frozenset[tuple[str, int]]:
         return frozenset((place.topic, place.partition) for place in self._consumer.assignment())
