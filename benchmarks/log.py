@@ -36,6 +36,7 @@ CLIENT_TIMEOUT_S = 900
 QUIET_CORES = 0.3
 START_UP, MEMORY = "start-up", "memory"
 PEERS = (KAFKA, KAFKA_SYNCING)
+SYNC_ALONE = "sync alone"  # what the disk takes for a record, measured by the client in the same moments
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +110,11 @@ MEASURES = (
     ),
     Measure(key="produce_broker_cpu_s_gb", title="broker CPU s per GB in", form="{:.2f}"),
     Measure(key="consume_broker_cpu_s_gb", title="broker CPU s per GB out", form="{:.2f}"),
+)
+# Below these no broker that syncs can be.
+FLOORS = (
+    Measure(key="p50_ms", title="a sync alone, p50 ms", form="{:.2f}"),
+    Measure(key="p99_ms", title="a sync alone, p99 ms", form="{:.2f}"),
 )
 START_MEASURE = Measure(
     key="seconds", title="start-up, s", form="{:.2f}", bars={KAFKA: at_most(0.2), KAFKA_SYNCING: at_most(0.2)}
@@ -201,6 +207,8 @@ def one_round(plan: Plan, running: Mapping[str, RunningBroker], samples: Samples
         for system, result in results.items():
             for measure, value in result.items():
                 samples.add(system, workload.name, measure, value)
+            if system == SYNC_ALONE:
+                continue
             say(f"{stage}: {progress(workload, system, result)}")
 
 
@@ -251,6 +259,7 @@ def print_result(plan: Plan, samples: Samples, seconds: float) -> None:
     rows = [("what", "measure", "ours", "Kafka", "ratio", "bar", "Kafka syncing", "ratio", "bar")]
     for workload in plan.workloads:
         rows += [row(plan, samples, workload.name, measure) for measure in MEASURES]
+        rows += [row(plan, samples, workload.name, measure, SYNC_ALONE) for measure in FLOORS]
     if plan.starts:
         rows.append(row(plan, samples, START_UP, START_MEASURE))
     if plan.workloads:
@@ -275,10 +284,10 @@ def cautions(plan: Plan, samples: Samples) -> Iterator[str]:
         )
 
 
-def row(plan: Plan, samples: Samples, subject: str, measure: Measure) -> tuple[str, ...]:
-    cells = [subject, measure.title, cell(samples, OURS, subject, measure)]
+def row(plan: Plan, samples: Samples, subject: str, measure: Measure, system: str = OURS) -> tuple[str, ...]:
+    cells = [subject, measure.title, cell(samples, system, subject, measure)]
     for peer in PEERS:
-        ratio = samples.median_ratio(OURS, peer, subject, measure.key)
+        ratio = samples.median_ratio(system, peer, subject, measure.key)
         bar = measure.bars.get(peer) if plan.judged else None
         cells.append(cell(samples, peer, subject, measure))
         cells.append("-" if ratio is None else f"{ratio:.2f}")

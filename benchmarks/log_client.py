@@ -9,13 +9,15 @@ are the same. They take turns (`turns.py`): every phase is done on one broker ri
 the other, and records that are sent alone, a few dozen here, a few dozen there, so that
 what disturbs the machine disturbs all of them. The broker's processor time is read at
 the edges of each phase: on few cores the client is often the slower half, and that figure
-shows the broker's own cost.
+shows the broker's own cost. "sync alone" is what the disk takes for a record, without a broker.
 """
 
 import json
+import os
 import random
 import statistics
 import sys
+import tempfile
 import time
 import uuid
 import zlib
@@ -34,6 +36,8 @@ PHASE_TIMEOUT_S = 60
 SEGMENTS = 2  # times that the records are produced, and that all of them are read, each in its turn
 BLOCK_SAMPLES = 50  # records sent one by one, before it is another broker's turn
 BLOCK_WARMUP = 10  # of them, the first that are not counted: this broker had nothing to do before
+BATCH_BYTES = 70  # of a batch of one record, besides its value
+SYNCED_BYTES = 1 << 20
 PRIMED = 1  # records in each partition before those that are measured
 GIGABYTE = 1e9
 
@@ -319,6 +323,29 @@ def run(job: Job) -> Work[dict[str, float]]:
     return _report(job, written, read, waits)
 
 
+def sync_alone(job: Job) -> Work[dict[str, float]]:
+    """The least that a synced record can take: a record's bytes written over zeros, and synced.
+
+    In the same moments as `latencies_ms`, one file, no client and no broker.
+    """
+    value = bytes(job.record_bytes + BATCH_BYTES)
+    samples: list[float] = []
+    with tempfile.TemporaryFile(buffering=0) as file:
+        file.write(bytes(SYNCED_BYTES))
+        os.fsync(file.fileno())
+        for _ in range(2 * SEGMENTS + 1):  # while the others produce and consume
+            yield
+        while len(samples) < job.latency_samples:
+            yield
+            for i in range(BLOCK_SAMPLES):
+                started = time.perf_counter()
+                os.pwrite(file.fileno(), value, i * len(value))
+                os.fdatasync(file.fileno())
+                if i >= BLOCK_WARMUP:
+                    samples.append((time.perf_counter() - started) * 1000)
+    return {"p50_ms": statistics.median(samples), "p99_ms": statistics.quantiles(samples, n=100)[98]}
+
+
 def _report(job: Job, written: Span, read: Span, waits: list[float]) -> dict[str, float]:
     gigabytes = job.produced * job.record_bytes / GIGABYTE
     return {
@@ -336,5 +363,11 @@ def _report(job: Job, written: Span, read: Span, waits: list[float]) -> dict[str
     }
 
 
+def main() -> None:
+    jobs = {system: Job(**job) for system, job in json.loads(sys.argv[1]).items()}
+    works = {system: run(job) for system, job in jobs.items()}
+    print(json.dumps(in_turns(works | {"sync alone": sync_alone(next(iter(jobs.values())))})))
+
+
 if __name__ == "__main__":
-    print(json.dumps(in_turns({system: run(Job(**job)) for system, job in json.loads(sys.argv[1]).items()})))
+    main()
