@@ -124,9 +124,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=0)  # what it holds is sent before anything is added
         if transport.get_extra_info("ssl_object") is None:
             self._socket = transport.get_extra_info("socket").fileno()
+            self._transport.set_write_buffer_limits(high=0)  # what it holds is sent before more is added
+        else:
+            self._transport.set_write_buffer_limits(high=self._settings.fetch_window_bytes)
         peer = transport.get_extra_info("peername")
         self.client_host = str(peer[0]) if peer else ""
         here = transport.get_extra_info("sockname")

@@ -216,7 +216,7 @@ class PartitionLog:
 
     @property
     def checkpoint_due(self) -> bool:
-        """Whether it is time for one: 64 MB or ten seconds after the last, if anything was synced since."""
+        """Whether it is time for one: 64 MB or a second after the last, if anything was synced since."""
         return self.failed is None and self._writer.checkpoint_due
 
     def checkpoint(self) -> None:

@@ -20,7 +20,7 @@ __all__ = ["LogWriter", "Queued"]
 logger = logging.getLogger("headrace.storage")
 
 CHECKPOINT_BYTES = 64 * 1024 * 1024
-CHECKPOINT_MS = 10_000  # of writes that are not many: what is scanned after a crash is then little too
+CHECKPOINT_MS = 1000
 _OFFSET_SPAN = 2**31 - 1
 
 
