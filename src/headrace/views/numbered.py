@@ -121,7 +121,9 @@ class NumberedProducer:
             member, self._member = self._member, None
             self._last = {}
             if opened is not None:
-                with suppress(KafkaException):  # nothing open, or nobody there: the next owner aborts it
+                with suppress(
+                    KafkaException, SystemError
+                ):  # nothing open, or nobody there: the next aborts it
                     opened.abort_transaction(min(self._timeout_s, _LEAVE_TIMEOUT_S))
             if member is not None:
                 member.close()
@@ -155,7 +157,7 @@ class NumberedProducer:
         for number, record in enumerate(records):
             _send(opened, record, failures)
             if number % _POLL_EVERY == 0:
-                opened.poll(0)
+                _explained(self.name, lambda: opened.poll(0))
         reached("rows written")
         _send(opened, _number_record(self.name, query_id, batch_id), failures)
         at = TopicPartition(BATCHES_TOPIC, 0, batch_id + 1, query_id)
@@ -239,12 +241,24 @@ def _send(opened: Producer, record: OutputRecord, failures: _Failures) -> None:
         try:
             opened.produce(record.topic, record.value, record.key, **given)
         except BufferError:
-            opened.poll(0.1)
+            _explained(f"topic {record.topic!r}", lambda: opened.poll(0.1))
             failures.raise_first()
         except KafkaException as error:
-            raise _ours(error.args[0], f"topic {record.topic!r}") from error
+            raise _ours(_cause(opened, error.args[0]), f"topic {record.topic!r}") from error
         else:
             return
+
+
+def _cause(opened: Producer, error: KafkaError) -> KafkaError:
+    """What is behind an error of `produce`, which says of a fatal one only that it was; ending a
+    transaction tells which. One who is fenced while it still writes meets it there."""
+    if error.code() != KafkaError._FATAL:
+        return error
+    try:
+        opened.abort_transaction(_LEAVE_TIMEOUT_S)
+    except (KafkaException, SystemError) as fatal:
+        return _reason(fatal)
+    return error
 
 
 _FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
@@ -265,8 +279,18 @@ _RETRIABLE = (
 def _explained(name: str, act: Callable[[], T]) -> T:
     try:
         return act()
-    except KafkaException as error:
-        raise _ours(error.args[0], name) from error
+    except (KafkaException, SystemError) as error:
+        raise _ours(_reason(error), name) from error
+
+
+def _reason(error: KafkaException | SystemError) -> KafkaError:
+    """What the library says. A fatal error it raises behind the back of a callback, and the
+    callback's own next call into it then fails with a SystemError because of that."""
+    cause = error.__cause__ if isinstance(error, SystemError) else error
+    if not isinstance(cause, KafkaException):
+        raise error
+    reason: KafkaError = cause.args[0]
+    return reason
 
 
 def _ours(error: KafkaError, what: str) -> HeadraceError:

@@ -1,11 +1,13 @@
 """Records to topics, each batch once, on our log and on a Kafka."""
 
+import contextlib
 import itertools
 import random
 import time
 
 import pyarrow as pa
 import pytest
+from confluent_kafka import KafkaException
 from reading import read
 
 from headrace.client import admin
@@ -85,6 +87,26 @@ def test_a_new_query_counts_anew(log, topic):
     new.close()
     old.close()
     assert values(log, topic) == ["a", "b"]
+
+
+def test_a_writer_that_is_fenced_between_two_records_is_told_so(log, topic):
+    old = sink(log, topic)
+    old.write(0, records(topic, "a"))
+    new = sink(log, topic)
+    assert new.open() == 0
+
+    def interrupted():
+        first, second = records(topic, "zombie", "another")
+        yield first
+        with contextlib.suppress(KafkaException, SystemError):  # how the library says that it is fenced
+            old._producer._producer.flush(30)
+        yield second
+
+    with pytest.raises(FencedError, match="must stop"):
+        old.write(1, interrupted())
+    new.close()
+    old.close()
+    assert values(log, topic) == ["a"]
 
 
 def test_a_zombie_is_fenced_and_its_open_batch_is_gone(log, topic):
