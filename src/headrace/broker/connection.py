@@ -508,10 +508,10 @@ class Connection(asyncio.BufferedProtocol):
         try:
             for place, deferred in reply.frame.deferred:
                 filled = await self._fill(filled, frame[position:place])
-                extent, position = cast(Extent, deferred), place
+                position = place
                 if isinstance(deferred, Extent) and deferred.can_send:
-                    filled = await self._send_extent(filled, extent)
-                filled = await self._fill_extent(filled, extent)
+                    filled = await self._send_extent(filled, deferred)
+                filled = await self._fill_extent(filled, cast(Extent, deferred))
             filled = await self._fill(filled, frame[position:])
             await self._put(self._broker.window[:filled])
         finally:
