@@ -52,8 +52,8 @@ PRODUCE_NAME, FETCH_NAME = name_of(PRODUCE), name_of(FETCH)
 BEFORE_LOGIN = (Api.API_VERSIONS, Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE)
 LONGEST_HEADER = 1024
 SMALL_ANSWER_BYTES = 16 * 1024
-TURN_BYTES = 256 * 1024  # of a large answer, before others have their turn; where it can be told
-LONGEST_TURN_BYTES = 4 * 1024 * 1024  # that nobody waits for one, at most so many
+TURN_BYTES = 256 * 1024  # of a large answer, before others have their turn
+LONGEST_TURN_BYTES = 4 * 1024 * 1024  # the same, where it can be told that nobody waits for one
 
 
 class ConnectionClosed(Exception):  # noqa: N818 - not an error: the client left

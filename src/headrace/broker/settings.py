@@ -94,7 +94,8 @@ class BrokerSettings:
     health_min_free_bytes: int = setting(100 * MIB, "With less room on the disk, /health answers 503.")
 
     def __post_init__(self) -> None:
-        for name in ("default_partitions", "max_connections", "produce_pipeline", "commit_threads"):
+        counts = "default_partitions", "max_connections", "produce_pipeline", "commit_threads"
+        for name in (*counts, "fetch_window_bytes"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}; it must be at least 1")
         host_and_port("listen", self.listen)

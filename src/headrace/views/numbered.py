@@ -121,9 +121,8 @@ class NumberedProducer:
             member, self._member = self._member, None
             self._last = {}
             if opened is not None:
-                with suppress(
-                    KafkaException, SystemError
-                ):  # nothing open, or nobody there: the next aborts it
+                # Nothing open, or nobody there: the next owner aborts it.
+                with suppress(KafkaException, SystemError):
                     opened.abort_transaction(min(self._timeout_s, _LEAVE_TIMEOUT_S))
             if member is not None:
                 member.close()

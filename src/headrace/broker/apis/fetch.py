@@ -209,9 +209,10 @@ class _Attempt:
             self._let_go(part)
         state = log.high_watermark, log.last_stable_offset, log.start_offset
         part.seen = end = state[1] if self.committed else state[0]
-        part.answer = self._nothing(part, *state)
         if (offset == end and state[2] <= offset) or (self.size_bytes >= self._most and self.size_bytes):
+            part.answer = self._nothing(part, *state)
             return True
+        part.answer = self._standing(part, *state)
         try:
             self._take(part, log.locate(offset, self._limit(part), wait=False, committed=self.committed))
         except BlockingIOError:
@@ -225,17 +226,21 @@ class _Attempt:
         state = high, stable, start, self.committed
         kept = part.partition.nothing_to_fetch
         if kept is None or kept[0] != state:
-            answer = {
-                "partition_index": part.index,
-                "error_code": 0,
-                "high_watermark": high,
-                "last_stable_offset": stable,
-                "log_start_offset": start,
-                "aborted_transactions": () if self.committed else None,
-                "records": b"",
-            }
-            kept = part.partition.nothing_to_fetch = state, fetched_nothing(answer)
+            answer = fetched_nothing(self._standing(part, high, stable, start))
+            kept = part.partition.nothing_to_fetch = state, answer
         return kept[1]
+
+    def _standing(self, part: _Part, high: int, stable: int, start: int) -> dict[str, Any]:
+        """Where the partition stands, and no records yet."""
+        return {
+            "partition_index": part.index,
+            "error_code": 0,
+            "high_watermark": high,
+            "last_stable_offset": stable,
+            "log_start_offset": start,
+            "aborted_transactions": () if self.committed else None,
+            "records": b"",
+        }
 
     def _limit(self, part: _Part) -> int:
         return min(part.max_bytes, max(self._most - self.size_bytes, 0))
