@@ -37,7 +37,8 @@ from headrace.wire import Api, FrameAssembler, MalformedError, name_of
 from headrace.wire.framing import SMALL_FRAME_BYTES
 
 if TYPE_CHECKING:
-    from headrace.broker.apis.fetch import Poll
+    from headrace.broker.apis.fetch import Attempt, Poll
+    from headrace.broker.apis.produce import Repeatable
     from headrace.broker.server import Broker
 
 __all__ = ["Connection"]
@@ -95,6 +96,9 @@ class Connection(asyncio.BufferedProtocol):
         self._work_waiter: asyncio.Future[None] | None = None
         self._at_rest = False  # the task waits for work, nothing is queued, no poll is under way
         self._poll: tuple[Poll, bytearray, float] | None = None  # its request, and when its turn came
+        # What was asked last; the next request is often the same (`wire.repeats`).
+        self.last_fetch: Attempt | None = None
+        self.last_produce: Repeatable | None = None
         self._writable = asyncio.Event()
         self._writable.set()
         self._closed = False
@@ -336,6 +340,9 @@ class Connection(asyncio.BufferedProtocol):
         frame = reply.frame
         if int.from_bytes(frame[:4], "big") > SMALL_ANSWER_BYTES or self._transport is None:
             return False
+        if not frame.deferred:
+            self._send(frame, self._transport)
+            return True
         extents = cast(list[tuple[int, Extent]], frame.deferred)
         chunks = [extent.read_chunk(extent.size_bytes, wait=False) or b"" for _, extent in extents]
         parts: list[bytes | bytearray | memoryview] = []

@@ -10,12 +10,11 @@ for a moment unless a reader waits: records of the next transaction then share t
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from headrace.broker.committer import Committer
 from headrace.errors import DiskError
-from headrace.storage import Appended, Marker, PartitionLog
+from headrace.storage import Appended, Marker, Newest, PartitionLog
 
 __all__ = ["Partition"]
 
@@ -37,8 +36,9 @@ class Partition:
         self._unsynced: deque[tuple[int, int, Synced]] = deque()
         self._readers: set[Callable[[], None]] = set()
         self._postponed: asyncio.TimerHandle | None = None  # the commit of markers
-        # Where it stood when a fetch found nothing in it, and the answer to that.
-        self.nothing_to_fetch: tuple[tuple[int, int, int, bool], Mapping[str, Any]] | None = None
+        # Where it stood when a fetch found nothing in it, and what was answered of it.
+        self.nothing_to_fetch: tuple[tuple[int, int, int, bool], bytes] | None = None
+        self.newest: Newest | None = None  # while readers are told of it
         self.produced_records = self.produced_bytes = 0
         self.fetched_records = self.fetched_bytes = 0
 
@@ -164,8 +164,10 @@ class Partition:
 
     def _acknowledge(self, high_watermark: int) -> None:
         """Readers come first: a producer's answer, once made, is seldom waited for as much as a record."""
+        self.newest = self.log.take_newest(wanted=bool(self._readers))
         for wake in tuple(self._readers):
             wake()
+        self.newest = None
         unsynced = self._unsynced
         if unsynced and unsynced[0][0] <= high_watermark:
             asyncio.get_running_loop().call_soon(self._answer, high_watermark)

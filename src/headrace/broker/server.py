@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import os
-import struct
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -15,8 +14,8 @@ from headrace.addresses import host_and_port, is_loopback
 from headrace.broker.access import Authority, guarded, server_context, sifted
 from headrace.broker.apis import HANDLERS
 from headrace.broker.apis.cluster import unsupported_version
-from headrace.broker.apis.fetch import Poll, fetch_at_once
-from headrace.broker.apis.produce import produce
+from headrace.broker.apis.fetch import Attempt, Poll, fetch_at_once
+from headrace.broker.apis.produce import produce, produce_again, repeatable
 from headrace.broker.begun import Begun
 from headrace.broker.committer import Committer
 from headrace.broker.connection import Connection
@@ -42,6 +41,7 @@ from headrace.serving import descriptor_of
 from headrace.storage import CompactionLimits, DataDirectory, Disk, PartitionLog
 from headrace.wire import Api, MalformedError, Request, decode_request, encode_response, name_of
 from headrace.wire.framing import SMALL_FRAME_BYTES, FrameBuffers
+from headrace.wire.repeats import FetchShape
 
 __all__ = ["Broker"]
 
@@ -290,6 +290,10 @@ class Broker:
 
         One that has to wait before it appends is awaited first.
         """
+        last = connection.last_produce
+        if last is not None and (parts := last.parts_of(self, frame, version)) is not None:
+            throttle_ms = self._charge(connection, last.client_id, frame)
+            return produce_again(self, last, parts, frame, throttle_ms)
         try:
             if version not in HANDLERS[Api.PRODUCE].versions:
                 raise MalformedError(f"produce v{version} is not served")
@@ -301,11 +305,18 @@ class Broker:
             raise
         if connection.session is not None:
             request = sifted(self, request)
-        throttle_ms = self.quotas.charge(PRODUCER, request.client_id, len(frame))
+        throttle_ms = self._charge(connection, request.client_id, frame)
+        if throttle_ms:
+            request = request._replace(throttle_ms=throttle_ms)
+        connection.last_produce = repeatable(self, request, frame)
+        return produce(self, request, frame)
+
+    def _charge(self, connection: Connection, client_id: str | None, frame: bytearray) -> int:
+        """Counts what a client produces; for how long it shall wait, in ms."""
+        throttle_ms = self.quotas.charge(PRODUCER, client_id, len(frame))
         if throttle_ms:  # now, not with the answer: more requests may be on their way already
             connection.mute(throttle_ms)
-            request = request._replace(throttle_ms=throttle_ms)
-        return produce(self, request, frame)
+        return throttle_ms
 
     async def answer(self, connection: Connection, frame: bytearray, api_key: int, version: int) -> Reply:
         """The answer to any request but produce."""
@@ -328,9 +339,15 @@ class Broker:
         self, connection: Connection, frame: bytearray, version: int, tell: Callable[[], None]
     ) -> Reply | Poll | None:
         """The answer to a fetch, or the wait for it; None if it is to be answered as any other request."""
-        if version not in HANDLERS[Api.FETCH].versions:
-            return None
-        return fetch_at_once(self, _request(connection, frame, Api.FETCH, version), tell)
+        attempt = connection.last_fetch
+        if attempt is None or not attempt.is_asked_again(frame, version, _correlation_id(frame)):
+            if version not in HANDLERS[Api.FETCH].versions:
+                return None
+            request = _request(connection, frame, Api.FETCH, version)
+            if request.body.session_epoch > 0:
+                return None
+            attempt = connection.last_fetch = Attempt(self, request, FetchShape.of(frame, version))
+        return fetch_at_once(attempt, tell)
 
     def advertised(self, request: Request) -> tuple[str, int]:
         """The address that a client is told to use: what is configured, or where it reached us."""
@@ -367,5 +384,4 @@ def _keep_up(log: PartitionLog, now_ms: int, settings: BrokerSettings) -> tuple[
 
 
 def _correlation_id(frame: bytearray) -> int:
-    correlation_id: int = struct.unpack_from(">i", frame, 4)[0]
-    return correlation_id
+    return int.from_bytes(frame[4:8], "big", signed=True)

@@ -28,7 +28,9 @@ class Topics:
         self._directory = directory
         self._executor = executor
         self._committer = committer
-        self._partitions: dict[tuple[UUID, int], Partition] = {}
+        self._partitions: dict[
+            tuple[int, int], Partition
+        ] = {}  # by the topic's id as a number: hashed faster
         self._changing = asyncio.Lock()
         self.on_change: list[Callable[[str], None]] = []
 
@@ -52,17 +54,20 @@ class Topics:
 
     def of(self, topic: Topic, index: int) -> Partition | None:
         """A topic's partition, if it has that many."""
-        found = self._partitions.get((topic.id, index))
+        found = self._partitions.get((topic.id.int, index))
         if found is None and 0 <= index < len(topic.partitions):
             found = Partition(topic.partitions[index], self._committer)
-            self._partitions[topic.id, index] = found
+            self._partitions[topic.id.int, index] = found
         return found
+
+    def is_current(self, topic: Topic) -> bool:
+        """Whether a topic that was found before would be found again."""
+        return self._directory.topics.get(topic.name) is topic
 
     def served(self) -> list[tuple[Topic, Partition]]:
         """Every partition that was asked for since the start, with its topic; any thread."""
-        found = [
-            (self._directory.topics_by_id.get(key[0]), each) for key, each in self._partitions.copy().items()
-        ]
+        topics = {topic.id.int: topic for topic in self._directory.topics.values()}
+        found = [(topics.get(key[0]), each) for key, each in self._partitions.copy().items()]
         return [(topic, partition) for topic, partition in found if topic is not None]
 
     async def create(self, name: str, partitions: int, overrides: Mapping[str, str]) -> Topic:
@@ -76,7 +81,7 @@ class Topics:
         topic = self.named(name)
         if topic is not None:
             for index in range(len(topic.partitions)):
-                partition = self._partitions.pop((topic.id, index), None)
+                partition = self._partitions.pop((topic.id.int, index), None)
                 if partition is not None:
                     await partition.wait_idle()
         await self._change(name, self._directory.delete_topic, name)

@@ -19,6 +19,7 @@ from headrace.storage.disk import Disk
 from headrace.storage.extent import Extent
 from headrace.storage.files import Files
 from headrace.storage.log import Appended, PartitionLog, TimedOffset
+from headrace.storage.newest import Newest
 from headrace.storage.producers import OpenTransaction, ProducerState
 from headrace.storage.topic_config import TopicConfig
 
@@ -32,6 +33,7 @@ __all__ = [
     "Extent",
     "Files",
     "Marker",
+    "Newest",
     "OpenTransaction",
     "PartitionLog",
     "ProducerState",

@@ -149,10 +149,14 @@ class AppendQueue:
             queue, self._queue = self._queue, []
             return queue
 
-    def written(self, queue: list[Queued]) -> None:
-        """What was taken is synced."""
+    def written(self, queue: list[Queued]) -> int:
+        """What was taken is synced; how many bytes that was."""
+        size = 0
+        for queued in queue:
+            size += len(queued.batch)
         with self._lock:
-            self.pending_bytes -= sum(len(queued.batch) for queued in queue)
+            self.pending_bytes -= size
+        return size
 
     def refuse(self, refused: DiskError, *, for_good: bool) -> None:
         """Drops everything queued: the generation ends, or appending altogether."""

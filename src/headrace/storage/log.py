@@ -17,6 +17,7 @@ from headrace.storage.disk import Disk, is_full
 from headrace.storage.extent import Extent
 from headrace.storage.files import Files
 from headrace.storage.log_start import write_log_start
+from headrace.storage.newest import MOST_BYTES, Newest, newest
 from headrace.storage.producers import OpenTransaction, ProducerState
 from headrace.storage.reader import LogReader, out_of_range
 from headrace.storage.recovery import TornTail, recover
@@ -25,7 +26,7 @@ from headrace.storage.retention import surplus
 from headrace.storage.segment import Segment
 from headrace.storage.times import TimedOffset, find_largest_timestamp, find_time
 from headrace.storage.topic_config import TopicConfig
-from headrace.storage.writer import LogWriter
+from headrace.storage.writer import LogWriter, Queued
 
 __all__ = ["Appended", "PartitionLog", "TimedOffset"]
 
@@ -70,6 +71,7 @@ class PartitionLog:
         self._writer = LogWriter(reader, config, recovered)
         self._config = config
         self._appends = AppendQueue(self._writer)
+        self._unread: list[Queued] | None = None  # of the last commit, until it is taken
         self._writer_lock = threading.Lock()  # held while the active segment or the list of them changes
         self._maintenance_lock = threading.Lock()  # retention, compaction and deletion, one at a time
         reader.synced_end = lambda: self._writer.next_offset  # type: ignore[method-assign]
@@ -211,8 +213,17 @@ class PartitionLog:
                     self._writer.write(queue)
                 except OSError as error:
                     raise self._refuse(error) from error
-                self._appends.written(queue)
+                small = self._appends.written(queue) <= MOST_BYTES
+                self._unread = queue if small else None
             return self.high_watermark
+
+    def take_newest(self, *, wanted: bool = True) -> Newest | None:
+        """What the last commit made readable, if it was little; once. Not `wanted`: only lets it go.
+
+        For whoever had that commit run, before the next one.
+        """
+        queue, self._unread = self._unread, None
+        return newest(queue) if wanted and queue else None
 
     @property
     def checkpoint_due(self) -> bool:

@@ -23,7 +23,7 @@ from headrace.wire.schemas import MESSAGES
 from headrace.wire.shapes import inside, shape
 from headrace.wire.values import Cursor, Fields, Frame, write_uvarint
 
-__all__ = ["HotReader", "HotWriter", "fetched_nothing", "reader_of", "writer_of"]
+__all__ = ["HotReader", "HotWriter", "Unusual", "read_size", "reader_of", "short", "writer_of"]
 
 HotReader = Callable[[Cursor], Fields | None]
 HotWriter = Callable[[Frame, Mapping[str, Any]], bool]
@@ -50,11 +50,11 @@ def writer_of(api_key: int, version: int) -> HotWriter | None:
     return None
 
 
-class _Unusual(Exception):  # noqa: N818 - never leaves this module
+class Unusual(Exception):  # noqa: N818 - never leaves this room
     """The general codec is to look at it."""
 
 
-_LEFT_TO_THE_GENERAL_CODEC = (_Unusual, struct.error, IndexError, ValueError)  # too short, or no text
+_LEFT_TO_THE_GENERAL_CODEC = (Unusual, struct.error, IndexError, ValueError)  # too short, or no text
 
 
 @lru_cache(1024)
@@ -62,11 +62,11 @@ def _uuid(raw: bytes) -> uuid.UUID | None:
     return uuid.UUID(bytes=raw) if raw != _NO_ID else None
 
 
-def _short(buffer: _Buffer, position: int) -> int:
+def short(buffer: _Buffer, position: int) -> int:
     """A compact length or count of one byte, less one."""
     length = buffer[position]
     if not 0 < length < _LONG:
-        raise _Unusual
+        raise Unusual
     return length - 1
 
 
@@ -74,13 +74,13 @@ def _topic(buffer: _Buffer, position: int, by_id: bool) -> tuple[Any, int]:
     """A topic's id or name, and the position behind it."""
     if by_id:
         return _uuid(bytes(buffer[position : position + 16])), position + 16
-    end = position + 1 + _short(buffer, position)
+    end = position + 1 + short(buffer, position)
     return bytes(buffer[position + 1 : end]).decode(), end
 
 
 def _no_tags(buffer: _Buffer, position: int) -> int:
     if buffer[position]:
-        raise _Unusual
+        raise Unusual
     return position + 1
 
 
@@ -117,9 +117,9 @@ def _produce_reader(version: int) -> HotReader:
 
     def read_partition(buffer: _Buffer, position: int, end: int) -> tuple[Fields, int]:
         (index,) = index_at(buffer, position)
-        size, start = _size(buffer, position + 4)
+        size, start = read_size(buffer, position + 4)
         if size > end - start:
-            raise _Unusual
+            raise Unusual
         records = memoryview(buffer)[start : start + size]
         return partition_data({"index": index, "records": records}), _no_tags(buffer, start + size)
 
@@ -128,16 +128,16 @@ def _produce_reader(version: int) -> HotReader:
         try:
             transactional_id = None
             if buffer[position]:
-                length = _short(buffer, position)
+                length = short(buffer, position)
                 transactional_id = bytes(buffer[position + 1 : position + 1 + length]).decode()
                 position += length
             acks, timeout = acks_and_timeout(buffer, position + 1)
             topics = []
-            count, position = _short(buffer, position + 7), position + 8
+            count, position = short(buffer, position + 7), position + 8
             for _ in range(count):
                 topic, position = _topic(buffer, position, by_id)
                 parts = []
-                inner, position = _short(buffer, position), position + 1
+                inner, position = short(buffer, position), position + 1
                 for _ in range(inner):
                     part, position = read_partition(buffer, position, end)
                     parts.append(part)
@@ -158,7 +158,7 @@ def _produce_reader(version: int) -> HotReader:
     return read
 
 
-def _size(buffer: _Buffer, position: int) -> tuple[int, int]:
+def read_size(buffer: _Buffer, position: int) -> tuple[int, int]:
     """A compact size that may need several bytes, and the position behind it."""
     value = shift = 0
     while (byte := buffer[position]) >= _LONG:
@@ -166,10 +166,10 @@ def _size(buffer: _Buffer, position: int) -> tuple[int, int]:
         shift += 7
         position += 1
         if shift > 21:  # larger than any frame
-            raise _Unusual
+            raise Unusual
     value |= byte << shift
     if not value:  # null
-        raise _Unusual
+        raise Unusual
     return value - 1, position + 1
 
 
@@ -252,7 +252,7 @@ def _fetch_reader(version: int) -> HotReader:
             memoryview(buffer)[start:end]
         ):
             if tags:
-                raise _Unusual
+                raise Unusual
             values = {
                 "partition": index,
                 "current_leader_epoch": epoch,
@@ -270,9 +270,9 @@ def _fetch_reader(version: int) -> HotReader:
             values = dict(zip(names, unpack_head(buffer, position), strict=True))
             topics = []
             position += head_bytes + 1
-            for _ in range(_short(buffer, position - 1)):
+            for _ in range(short(buffer, position - 1)):
                 topic, position = _topic(buffer, position, by_id)
-                end = position + 1 + width * _short(buffer, position)
+                end = position + 1 + width * short(buffer, position)
                 parts = read_partitions(buffer, position + 1, end)
                 position = _no_tags(buffer, end)
                 topics.append(of_topic({which: topic, "partitions": parts}))
@@ -297,21 +297,6 @@ _FETCHED = frozenset(
 )
 _FETCH_TOPIC = frozenset({"topic_id", "topic", "partitions"})
 _FETCH_ANSWER = frozenset({"throttle_time", "error_code", "session_id", "responses"})
-
-
-class _Written(dict[str, Any]):
-    """A partition's part of an answer that is written as it was before, in every version coded here."""
-
-    __slots__ = ("octets",)
-    octets: bytes
-
-
-def fetched_nothing(part: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The same part of a fetch's answer, which has no records, written beforehand; not to be changed."""
-    written, frame = _Written(part), Frame()
-    _write_fetched(frame, part)
-    written.octets = bytes(frame)
-    return written
 
 
 _pack_fetched, _pack_replica = struct.Struct(">ihqqq").pack, struct.Struct(">i").pack
@@ -356,10 +341,7 @@ def _fetch_writer(version: int) -> HotWriter:
             _write_topic(out, topic, "topic", by_id)
             write_uvarint(out, len(parts) + 1)
             for part in parts:
-                if isinstance(part, _Written):
-                    out += part.octets
-                else:
-                    _write_fetched(out, part)
+                _write_fetched(out, part)
             out.append(0)
         out.append(0)
         return True
@@ -373,8 +355,6 @@ def _are_plainly_fetched(topics: Sequence[Mapping[str, Any]]) -> bool:
         if not topic.keys() <= _FETCH_TOPIC:
             return False
         for part in topic.get("partitions", ()):
-            if isinstance(part, _Written):
-                continue
             if not part.keys() <= _FETCHED or part.get("aborted_transactions"):
                 return False
     return True

@@ -177,7 +177,7 @@ def read_uvarint(cursor: Cursor) -> int:
     raise MalformedError(f"the varint at {cursor.position} has more than five bytes")
 
 
-def write_uvarint(out: Frame, value: int) -> None:
+def write_uvarint(out: bytearray, value: int) -> None:
     """Appends an unsigned varint."""
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)

@@ -193,28 +193,6 @@ def test_an_answer_is_written_alike(api: Api, version: int, data: st.DataObject)
     assert (bytes(ours), ours.deferred) == (bytes(general), general.deferred)
 
 
-@pytest.mark.parametrize(
-    "version", [version.values[1] for version in CASES if version.values[0] == Api.FETCH]
-)
-@given(st.booleans(), int32, int64, int64, int64)
-def test_partitions_without_news_are_written_alike_beforehand(
-    version: int, committed: bool, index: int, high: int, stable: int, start: int
-) -> None:
-    part = {
-        "partition_index": index,
-        "high_watermark": high,
-        "last_stable_offset": stable,
-        "log_start_offset": start,
-        "aborted_transactions": () if committed else None,
-        "records": b"",
-    }
-    ours, general = Frame(), Frame()
-    answer = {"responses": [{"partitions": [hot.fetched_nothing(part), {**part, "records": Extent(7)}]}]}
-    assert hot.writer_of(Api.FETCH, version)(ours, answer)
-    general_encoder(Api.FETCH, version, RESPONSE)(general, answer)
-    assert (bytes(ours), ours.deferred) == (bytes(general), general.deferred)
-
-
 def test_a_fetch_of_many_partitions_is_read_alike() -> None:
     frame = Frame()
     topic = {"topic_id": uuid.uuid4(), "partitions": [{"partition": i} for i in range(130)]}

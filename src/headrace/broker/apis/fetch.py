@@ -7,26 +7,31 @@ Theory of operation. Most fetches find nothing at first and are answered by the 
 commit, so that a record's way to its reader leads through here: no task, future or
 timer's turn shall lie between the two. `Poll` therefore waits with callbacks: the
 partition whose records were synced calls it, it looks at that partition alone, and
-tells its owner if that was enough. Where the disk must be waited for to find an offset,
-`look` leaves off before it; `fetch`, the way for every case, then goes on in a thread.
+tells its owner if that was enough. What the partition has just synced is still in memory
+(`Newest`), and a reader who waited for exactly that is given it from there. Where the disk
+must be waited for to find an offset, `look` leaves off before it; `fetch`, the way for
+every case, then goes on in a thread.
+
+A reader who keeps up asks the same again, from other offsets. So its attempt is kept, and
+if the next request fits its shape (`wire.repeats`), it is the same attempt again.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.broker.partition import Partition
 from headrace.broker.quotas import CONSUMER
 from headrace.broker.replies import Reply
 from headrace.errors import CorruptionError, DiskError, RequestError
-from headrace.storage import Extent
+from headrace.storage import Extent, Topic
 from headrace.wire import ErrorCode, Request, encode_response
-from headrace.wire.hot import fetched_nothing
+from headrace.wire.repeats import FetchShape, fetched
 
 if TYPE_CHECKING:
     from headrace.broker.server import Broker
 
-__all__ = ["Poll", "fetch", "fetch_at_once"]
+__all__ = ["Attempt", "Poll", "fetch", "fetch_at_once"]
 
 READ_COMMITTED = 1
 
@@ -36,7 +41,7 @@ async def fetch(broker: "Broker", request: Request) -> Reply | dict[str, Any]:
     if request.body.session_epoch > 0:
         # Every fetch names all its partitions: there are no sessions to find.
         return {"error_code": ErrorCode.fetch_session_id_not_found}
-    attempt = _Attempt(broker, request)
+    attempt = Attempt(broker, request)
     try:
         await attempt.look_everywhere(attempt.parts)
         if attempt.may_wait:
@@ -47,7 +52,7 @@ async def fetch(broker: "Broker", request: Request) -> Reply | dict[str, Any]:
     return attempt.reply()
 
 
-async def _wait(attempt: "_Attempt") -> None:
+async def _wait(attempt: "Attempt") -> None:
     told = asyncio.Event()
     poll = Poll(attempt, told.set)
     try:
@@ -66,15 +71,12 @@ async def _wait(attempt: "_Attempt") -> None:
         poll.stop()
 
 
-def fetch_at_once(broker: "Broker", request: Request, tell: Callable[[], None]) -> "Reply | Poll | None":
+def fetch_at_once(attempt: "Attempt", tell: Callable[[], None]) -> "Reply | Poll | None":
     """The answer, or the wait for it; None if the disk must be asked first, which is for `fetch` to do.
 
     A poll's owner is told when there is something to do: a reply to be taken, or as
     above. It calls `taken` then, or `stop` before.
     """
-    if request.body.session_epoch > 0:
-        return None
-    attempt = _Attempt(broker, request)
     try:
         if attempt.look(attempt.parts):
             attempt.release()
@@ -88,7 +90,10 @@ def fetch_at_once(broker: "Broker", request: Request, tell: Callable[[], None]) 
 class _Part:
     """One partition of a fetch: what is asked of it, and what would be answered now."""
 
-    __slots__ = ("answer", "extent", "fetch_offset", "index", "log", "max_bytes", "partition", "poll", "seen")
+    __slots__ = (
+        *("aborted", "extent", "fetch_offset", "index", "log", "max_bytes"),
+        *("newest", "partition", "poll", "refusal", "seen", "state"),
+    )
 
     def __init__(self, partition: Partition, wanted: Any) -> None:
         self.partition = partition
@@ -96,9 +101,12 @@ class _Part:
         self.index: int = wanted.partition
         self.fetch_offset: int = wanted.fetch_offset
         self.max_bytes: int = wanted.partition_max_bytes
-        self.answer: Mapping[str, Any] = {}
-        self.extent: Extent | None = None
-        self.seen = 0  # where it ended when it was looked at
+        self.refusal: Mapping[str, Any] | None = None
+        self.state = 0, 0, 0  # high watermark, last stable offset and log start when it was looked at
+        self.seen = 0  # which of them it ended at
+        self.newest = b""  # its records, if they are still in memory,
+        self.extent: Extent | None = None  # or where they are
+        self.aborted: Sequence[Mapping[str, int]] = ()
         self.poll: Poll | None = None
 
     def wake(self) -> None:
@@ -107,10 +115,11 @@ class _Part:
             self.poll.wake(self)
 
 
-class _Attempt:
+class Attempt:
     """What a fetch would answer now; looked at again, only for what has changed since."""
 
-    def __init__(self, broker: "Broker", request: Request) -> None:
+    def __init__(self, broker: "Broker", request: Request, shape: FetchShape | None = None) -> None:
+        """With the `shape` of the request, if it has one, it can be asked again."""
         self.parts: list[_Part] = []
         self._topics: list[tuple[Any, list[_Part | Mapping[str, Any]]]] = []
         self.size_bytes = 0
@@ -125,6 +134,30 @@ class _Attempt:
         self._most: int = min(body.max_bytes, max(broker.settings.fetch_max_bytes, 2 * body.min_bytes))
         for wanted in body.topics:
             self._add_topic(wanted)
+        self._correlation_id = request.correlation_id
+        self._topic: Topic | None = None
+        self._shape: FetchShape | None = None
+        if shape is not None and not self.refused and not request.refused:
+            self._shape = shape
+            self._topic = broker.topics.find(body.topics[0].topic, body.topics[0].topic_id)
+            self._by_index = {part.index: part for part in self.parts}
+
+    def is_asked_again(self, frame: bytearray, version: int, correlation_id: int) -> bool:
+        """Whether a request is this one again, perhaps from other offsets; from now on it is that one."""
+        shape, topic = self._shape, self._topic
+        if shape is None or topic is None or shape.version != version or self.refused:
+            return False
+        offsets = shape.again(frame)
+        if offsets is None or not self._broker.topics.is_current(topic):
+            return False
+        self._correlation_id, self.size_bytes = correlation_id, 0
+        parts, by_index = [], self._by_index
+        for index, offset in offsets.items():
+            part = by_index[index]
+            part.fetch_offset, part.extent, part.newest = offset, None, b""
+            parts.append(part)
+        self.parts = parts
+        return True
 
     @property
     def enough(self) -> bool:
@@ -136,21 +169,60 @@ class _Attempt:
 
     def reply(self) -> Reply:
         """The answer as it is; it holds what was found until it is released."""
-        broker, request = self._broker, self._request
+        request, in_memory = self._request, True
+        for part in self.parts:
+            if part.newest:
+                part.partition.fetched_records += part.seen - part.fetch_offset
+                part.partition.fetched_bytes += len(part.newest)
+            elif part.extent is not None:
+                in_memory = False
+        throttle_ms = self._broker.quotas.charge(CONSUMER, request.client_id, self.size_bytes)
+        if self._shape is not None and not self.refused and in_memory:
+            octets = [self._octets(part) for part in self.parts]
+            frame = self._shape.answer(self._correlation_id, throttle_ms, octets)
+        else:
+            fields = {"responses": [*self._responses(), *request.refused], "throttle_time": throttle_ms}
+            frame = encode_response(request.api_key, request.api_version, self._correlation_id, fields)
+        return Reply(frame, self.release, throttle_ms)
+
+    def _octets(self, part: _Part) -> bytes:
+        """A part of the answer as it is written; that there is nothing, once for as long as it is true."""
+        high, stable, start = part.state
+        if part.newest:
+            return fetched(part.index, high, stable, start, committed=self.committed, records=part.newest)
+        state = high, stable, start, self.committed
+        kept = part.partition.nothing_to_fetch
+        if kept is None or kept[0] != state:
+            octets = fetched(part.index, high, stable, start, committed=self.committed, records=b"")
+            kept = part.partition.nothing_to_fetch = state, octets
+        return kept[1]
+
+    def _responses(self) -> list[dict[str, Any]]:
         responses = [
             {
                 "topic": wanted.topic,
                 "topic_id": wanted.topic_id,
-                "partitions": [each.answer if isinstance(each, _Part) else each for each in parts],
+                "partitions": [self._answer(each) if isinstance(each, _Part) else each for each in parts],
             }
             for wanted, parts in self._topics
         ]
         if self.refused:
-            broker.metrics.count_errors(request.api_key, responses)
-        throttle_ms = broker.quotas.charge(CONSUMER, request.client_id, self.size_bytes)
-        fields = {"responses": [*responses, *request.refused], "throttle_time": throttle_ms}
-        frame = encode_response(request.api_key, request.api_version, request.correlation_id, fields)
-        return Reply(frame, self.release, throttle_ms)
+            self._broker.metrics.count_errors(self._request.api_key, responses)
+        return responses
+
+    def _answer(self, part: _Part) -> Mapping[str, Any]:
+        if part.refusal is not None:
+            return part.refusal
+        high, stable, start = part.state
+        return {
+            "partition_index": part.index,
+            "error_code": 0,
+            "high_watermark": high,
+            "last_stable_offset": stable,
+            "log_start_offset": start,
+            "aborted_transactions": part.aborted if self.committed else None,
+            "records": part.extent or part.newest,
+        }
 
     def _add_topic(self, wanted: Any) -> None:
         topics = self._broker.topics
@@ -168,7 +240,7 @@ class _Attempt:
             parts.append(part)
             self.parts.append(part)
             if asked.current_leader_epoch > 0 or asked.last_fetched_epoch > 0:
-                part.answer = self._refusal(part.index, _ahead_of_us(asked))
+                part.refusal = self._refusal(part.index, _ahead_of_us(asked))
 
     def _refusal(self, index: int, code: int) -> Mapping[str, Any]:
         """With an error nothing is told of where the partition stands, as in Kafka."""
@@ -187,7 +259,7 @@ class _Attempt:
         Those that are left from the first on for which the disk must be asked.
         """
         for place, part in enumerate(parts):
-            if not part.answer.get("error_code") and not self._look_at(part):
+            if part.refusal is None and not self._look_at(part):
                 return parts[place:]
         return []
 
@@ -205,14 +277,18 @@ class _Attempt:
     def _look_at(self, part: _Part) -> bool:
         """Whether it could be done without the disk, which old records may need to be found."""
         log, offset = part.log, part.fetch_offset
-        if part.extent is not None:
-            self._let_go(part)
-        state = log.high_watermark, log.last_stable_offset, log.start_offset
-        part.seen = end = state[1] if self.committed else state[0]
-        if (offset == end and state[2] <= offset) or (self.size_bytes >= self._most and self.size_bytes):
-            part.answer = self._nothing(part, *state)
+        self._let_go(part)
+        part.state = high, stable, start = log.high_watermark, log.last_stable_offset, log.start_offset
+        part.seen = end = stable if self.committed else high
+        if (offset == end and start <= offset) or (self.size_bytes >= self._most and self.size_bytes):
             return True
-        part.answer = self._standing(part, *state)
+        newest = part.partition.newest
+        if newest is not None and newest.base_offset == offset >= start and newest.next_offset == end:
+            part.newest = newest.octets
+            if len(part.newest) <= self._limit(part):
+                self.size_bytes += len(part.newest)
+                return True
+            part.newest = b""
         try:
             self._take(part, log.locate(offset, self._limit(part), wait=False, committed=self.committed))
         except BlockingIOError:
@@ -220,27 +296,6 @@ class _Attempt:
         except _REFUSALS as error:
             self._refuse(part, error)
         return True
-
-    def _nothing(self, part: _Part, high: int, stable: int, start: int) -> Mapping[str, Any]:
-        """That there are no records; made once for as long as it is true of the partition."""
-        state = high, stable, start, self.committed
-        kept = part.partition.nothing_to_fetch
-        if kept is None or kept[0] != state:
-            answer = fetched_nothing(self._standing(part, high, stable, start))
-            kept = part.partition.nothing_to_fetch = state, answer
-        return kept[1]
-
-    def _standing(self, part: _Part, high: int, stable: int, start: int) -> dict[str, Any]:
-        """Where the partition stands, and no records yet."""
-        return {
-            "partition_index": part.index,
-            "error_code": 0,
-            "high_watermark": high,
-            "last_stable_offset": stable,
-            "log_start_offset": start,
-            "aborted_transactions": () if self.committed else None,
-            "records": b"",
-        }
 
     def _limit(self, part: _Part) -> int:
         return min(part.max_bytes, max(self._most - self.size_bytes, 0))
@@ -252,26 +307,27 @@ class _Attempt:
             extent.release()
             return
         part.extent = extent
-        part.answer = {**part.answer, "records": extent}
         self.size_bytes += extent.size_bytes
         if self.committed:
-            part.answer["aborted_transactions"] = [
+            part.aborted = [
                 {"producer_id": each.producer_id, "first_offset": each.first_offset}
                 for each in part.log.aborted(part.fetch_offset, extent.offset_bound())
             ]
 
     def _refuse(self, part: _Part, error: Exception) -> None:
-        part.answer = self._refusal(part.index, _code(error))
+        part.refusal = self._refusal(part.index, _code(error))
 
     def _let_go(self, part: _Part) -> None:
         """Takes back what was found before."""
+        self.size_bytes -= len(part.newest)
+        part.newest, part.aborted = b"", ()
         extent, part.extent = part.extent, None
         if extent is not None:
             self.size_bytes -= extent.size_bytes
             extent.release()
 
     def release(self) -> None:
-        """Counts what was read, and lets it go."""
+        """Counts what was read of files, and lets it go."""
         for part in self.parts:
             extent, partition = part.extent, part.partition
             if extent is not None:
@@ -290,7 +346,7 @@ class Poll:
 
     __slots__ = ("_attempt", "_tell", "_timer", "cold", "error", "is_over")
 
-    def __init__(self, attempt: _Attempt, tell: Callable[[], None]) -> None:
+    def __init__(self, attempt: Attempt, tell: Callable[[], None]) -> None:
         self._attempt = attempt
         self._tell = tell
         self.is_over = False
