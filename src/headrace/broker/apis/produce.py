@@ -78,6 +78,7 @@ class _Pending(Answer):
     def __init__(self) -> None:
         super().__init__()
         self._left = 1  # more may be appended
+        self._finish: Callable[[], None] | None = None
 
     def add(self, partition: Partition, answer: dict[str, Any]) -> None:
         """One more: what was just appended to `partition`, with its part of the answer."""
@@ -98,7 +99,9 @@ class _Pending(Answer):
     def _settle(self) -> None:
         self._left -= 1
         if not self._left:
-            self._finish()
+            finish, self._finish = self._finish, None  # which knows us, and the request: no cycle is left
+            assert finish is not None
+            finish()
 
 
 def repeatable(broker: "Broker", request: Request, frame: bytearray) -> Repeatable | None:
