@@ -75,8 +75,8 @@ class _Job(NamedTuple):
 class Committer:
     """Runs commits on at most `threads` threads, and small lone ones at once. Event loop only.
 
-    Calls are begun in the order they came. `done(high watermark, None)` or
-    `done(-1, error)` is then called on the event loop, once, and never from within `run`.
+    Calls are begun in the order they came. `done(high watermark, None)` or `done(-1, error)`
+    is then called on the event loop, once; from within `run` only where that was asked for.
     """
 
     def __init__(self, threads: int) -> None:
@@ -86,17 +86,19 @@ class Committer:
         self._running = 0
         self._turns = LoopTurns()
 
-    def run(self, log: Committable, done: Done, *, urgent: bool = True) -> None:
+    def run(self, log: Committable, done: Done, *, urgent: bool = True, alone: bool = False) -> None:
         """Commits what was appended to `log`, and what is appended until then.
 
-        What is not urgent never holds the event loop up.
+        What is not urgent never holds the event loop up. What is `alone`, nothing else
+        having been received that could share its sync, may be done before this returns.
         """
         self._running += 1
-        if urgent and self._is_light(log):
-            # Not before what has been received already is appended too.
-            asyncio.get_running_loop().call_soon(self._run_here, log, done)
-        else:
+        if not (urgent and self._is_light(log)):
             self._run_there(log, done)
+        elif alone:
+            self._run_now(log, done)
+        else:  # not before what has been received already is appended too
+            asyncio.get_running_loop().call_soon(self._run_here, log, done)
 
     def _is_light(self, log: Committable) -> bool:
         return (
@@ -104,9 +106,12 @@ class Committer:
         )
 
     def _run_here(self, log: Committable, done: Done) -> None:
-        if not self._is_light(log):  # no longer
+        if self._is_light(log):  # still
+            self._run_now(log, done)
+        else:
             self._run_there(log, done)
-            return
+
+    def _run_now(self, log: Committable, done: Done) -> None:
         began_s = perf_counter()
         outcome = _outcome(log.commit)
         self._turns.ended(began_s, perf_counter(), here=True)

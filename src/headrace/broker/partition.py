@@ -42,8 +42,8 @@ class Partition:
         self.produced_records = self.produced_bytes = 0
         self.fetched_records = self.fetched_bytes = 0
 
-    def append(self, batch: bytearray | memoryview, *, now_ms: int) -> Appended:
-        """Queues a checked batch and starts a commit if none runs.
+    def append(self, batch: bytearray | memoryview, *, now_ms: int, alone: bool = False) -> Appended:
+        """Queues a checked batch and starts a commit if none runs; if it is `alone`, that may be over then.
 
         A batch that its producer sent before is not queued again; `synced` then
         tells when the first one is on disk, as it does for a new one.
@@ -53,7 +53,7 @@ class Partition:
             self.produced_records += appended.last_offset - appended.base_offset + 1
             self.produced_bytes += len(batch)
             if not self._committing:
-                self._commit()
+                self._commit(alone=alone)
         return appended
 
     def append_marker(self, marker: Marker, *, now_ms: int, may_wait: bool = False) -> int:
@@ -128,7 +128,7 @@ class Partition:
             self._idle_waiters.append(waiter)
             await waiter
 
-    def _commit(self, *, urgent: bool = True) -> None:
+    def _commit(self, *, urgent: bool = True, alone: bool = False) -> None:
         if self._postponed is not None:
             self._postponed.cancel()
             self._postponed = None
@@ -136,7 +136,7 @@ class Partition:
             self._acknowledge(self.log.commit())
             return
         self._committing = True
-        self._committer.run(self.log, self._committed, urgent=urgent)
+        self._committer.run(self.log, self._committed, urgent=urgent, alone=alone)
 
     def _committed(self, high_watermark: int, error: BaseException | None) -> None:
         if error is not None:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import select
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -75,6 +76,7 @@ class Broker:
         self.scratch = memoryview(bytearray(SMALL_FRAME_BYTES))
         self.window = memoryview(bytearray(settings.fetch_window_bytes))
         self.loop_descriptor = -1  # readable when the event loop has something to do, or -1
+        self._waiting = select.poll()
         self.metrics = Metrics()
         self.metrics_port: int | None = None
         self.access = Authority(enforced=settings.authenticate, super_users=settings.super_principals())
@@ -106,6 +108,8 @@ class Broker:
     async def serving(self) -> AsyncIterator["Broker"]:
         """Opens the directory, listens, and undoes both at the end of the block."""
         self.loop_descriptor = descriptor_of(asyncio.get_running_loop())
+        if self.loop_descriptor >= 0:
+            self._waiting.register(self.loop_descriptor, select.POLLIN)
         self.directory = await self._open_directory()
         try:
             await self.access.load(self.directory.path, self._disk)
@@ -248,6 +252,11 @@ class Broker:
                 except Exception:
                     self.metrics.upkeep_failures.add(1, topic.name)
                     logger.exception("retention or compaction of a partition of %s failed", topic.name)
+
+    @property
+    def is_asked_for(self) -> bool:
+        """Whether something waits for the event loop at this moment, as far as can be told."""
+        return self.loop_descriptor < 0 or bool(self._waiting.poll(0))
 
     # --- connections --------------------------------------------------------------------------
 

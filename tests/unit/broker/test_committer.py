@@ -50,6 +50,30 @@ def test_a_small_commit_with_nothing_else_under_way_runs_on_the_loop(committer):
     assert work.thread is threading.main_thread()
 
 
+def test_a_small_commit_that_is_alone_is_over_before_run_returns(committer):
+    work, outcomes = Work(lambda: 7, pending_bytes=SMALL_BYTES), []
+
+    async def alone():
+        committer.run(work, lambda *outcome: outcomes.append(outcome), alone=True)
+        return list(outcomes)
+
+    assert asyncio.run(alone()) == [(7, None)]
+    assert work.thread is threading.main_thread()
+
+
+@pytest.mark.parametrize(("pending_bytes", "urgent"), [(LARGE_BYTES, True), (1, False)])
+def test_a_commit_that_is_alone_but_large_or_not_urgent_runs_on_a_thread(committer, pending_bytes, urgent):
+    work = Work(lambda: 7, pending_bytes=pending_bytes)
+
+    async def alone():
+        done = asyncio.get_running_loop().create_future()
+        committer.run(work, lambda *outcome: done.set_result(outcome), urgent=urgent, alone=True)
+        return await asyncio.wait_for(done, 60)
+
+    assert asyncio.run(alone()) == (7, None)
+    assert work.thread is not threading.main_thread()
+
+
 def test_a_small_commit_beside_another_runs_on_a_thread(committer):
     begun, go_on = threading.Event(), threading.Event()
     slow = Work(lambda: begun.set() or go_on.wait(60) or 1)

@@ -151,12 +151,10 @@ class Attempt:
         if offsets is None or not self._broker.topics.is_current(topic):
             return False
         self._correlation_id, self.size_bytes = correlation_id, 0
-        parts, by_index = [], self._by_index
-        for index, offset in offsets.items():
-            part = by_index[index]
-            part.fetch_offset, part.extent, part.newest = offset, None, b""
-            parts.append(part)
-        self.parts = parts
+        self.parts = [self._by_index[index] for index in offsets]
+        for part in self.parts:
+            part.fetch_offset, part.extent, part.newest = offsets[part.index], None, b""
+        self._topics[0][1][:] = self.parts
         return True
 
     @property

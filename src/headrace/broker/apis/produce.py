@@ -123,7 +123,10 @@ def produce_again(
     topic, shape = last.topic, last.shape
     correlation_id = int.from_bytes(frame[4:8], "big", signed=True)
     asked, pending = Asked(shape.version, correlation_id, last.acks, None, throttle_ms), _Pending()
-    answers = [_append(broker, asked, topic, index, records, pending) for index, records in parts]
+    alone = len(parts) == 1 and not broker.is_asked_for
+    answers = [
+        _append(broker, asked, topic, index, records, pending, alone=alone) for index, records in parts
+    ]
     topics = [{"name": topic.name, "topic_id": topic.id, "partition_responses": answers}]
     return _answer(broker, asked, frame, topics, pending, shape)
 
@@ -287,6 +290,7 @@ def _append(
     *,
     admitted: bool = False,
     inspected: bool = False,
+    alone: bool = False,
 ) -> dict[str, Any]:
     """Appends one partition's batch; its part of the answer, completed when it is synced.
 
@@ -310,7 +314,7 @@ def _append(
             answer["record_errors"] = bad_records(error.code, config, header, batch, now_ms)
             raise
         broker.overload.admit(topic, partition, batch, answer)
-        appended = partition.append(batch, now_ms=now_ms)
+        appended = partition.append(batch, now_ms=now_ms, alone=alone)
         if config.stamps_append_time:
             answer["log_append_time"] = appended.timestamp_ms
         answer["base_offset"] = appended.base_offset

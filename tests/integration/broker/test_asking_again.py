@@ -1,0 +1,223 @@
+"""A request that is known by its bytes is answered as if it had never been asked before."""
+
+import contextlib
+import random
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from headrace.broker.apis.fetch import Attempt
+from headrace.broker.apis.produce import Repeatable
+from headrace.testing.broker import BrokerProcess
+from headrace.wire import Api, encode_request
+
+from .conftest import Peer, batch_of, produce_fields
+from .test_produce_and_fetch import values_in, wait_for_reader
+
+PARTITIONS = 3
+
+
+def answer_to(peer: Peer, frame: bytes) -> bytes:
+    """The answer without its size and correlation id."""
+    peer.socket.sendall(frame)
+    return next_answer(peer)
+
+
+def next_answer(peer: Peer) -> bytes:
+    size = int.from_bytes(received(peer, 4), "big")
+    return received(peer, size)[4:]
+
+
+def received(peer: Peer, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        data += peer.socket.recv(size - len(data)) or pytest.fail("the broker closed the connection")
+    return data
+
+
+def fetch_frame(topic, offsets, number, *, version=16, wait_ms=0, committed=False) -> bytes:
+    """From these offsets, by partition, in this order; topics are named by id since version 13."""
+    parts = [
+        {"partition": index, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
+        for index, offset in offsets.items()
+    ]
+    fields = {
+        "max_wait": wait_ms,
+        "min_bytes": 1,
+        "max_bytes": 1 << 20,
+        "isolation_level": int(committed),
+        "session_epoch": -1,
+        "topics": [{"topic": topic.name, "topic_id": topic.id, "partitions": parts}],
+    }
+    return bytes(encode_request(Api.FETCH, version, number, "peer", fields))
+
+
+def produce_frame(topic, batch, number, *, partition=0, acks=-1, version=10) -> bytes:
+    fields = produce_fields(topic.name, bytes(batch), partition, acks)
+    fields["topic_data"][0]["topic_id"] = topic.id
+    return bytes(encode_request(Api.PRODUCE, version, number, "peer", fields))
+
+
+@pytest.fixture
+def counted(monkeypatch) -> dict[str, int]:
+    """How often a request was known by its bytes."""
+    times = {"fetch": 0, "produce": 0}
+    is_asked_again, parts_of = Attempt.is_asked_again, Repeatable.parts_of
+
+    def counted_fetch(*args):
+        known = is_asked_again(*args)
+        times["fetch"] += known
+        return known
+
+    def counted_produce(*args):
+        parts = parts_of(*args)
+        times["produce"] += parts is not None
+        return parts
+
+    monkeypatch.setattr(Attempt, "is_asked_again", counted_fetch)
+    monkeypatch.setattr(Repeatable, "parts_of", counted_produce)
+    return times
+
+
+@pytest.mark.parametrize("version", [12, 16])
+@pytest.mark.parametrize("seed", range(4))
+def test_fetches_on_an_old_and_on_a_new_connection_have_the_same_answers(broker, counted, seed, version):
+    draw = random.Random(seed)
+    with connections(broker, 2) as (writer, reader):
+        topic = made(broker, writer, f"same-{version}-{seed}", PARTITIONS)
+        for number in range(60):
+            for index in draw.sample(range(PARTITIONS), draw.randint(0, 2)):
+                writer.produce(topic.name, batch_of(b"%d" % number), partition=index)
+            if draw.random() < 0.1:
+                writer.request(Api.DELETE_RECORDS, 2, deletion(topic, 0, draw.randint(0, 1)))
+            ends = [partition.high_watermark for partition in topic.partitions]
+            order = draw.sample(range(PARTITIONS), PARTITIONS)
+            offsets = {index: max(0, ends[index] - draw.choice((-1, 0, 0, 0, 1, 5))) for index in order}
+            about = {"version": version, "committed": draw.random() < 0.3}
+            frame = fetch_frame(topic, offsets, number, **about)
+            with connections(broker, 1) as (fresh,):
+                assert answer_to(reader, frame) == answer_to(fresh, frame), f"seed {seed}, {offsets}"
+    assert counted["fetch"] >= 10
+
+
+def test_a_reader_who_waits_gets_from_memory_what_another_reads_from_the_file(broker, counted):
+    with connections(broker, 3) as (writer, first, second):
+        topic = made(broker, writer, "from-memory", 1)
+        for offset in range(5):
+            for each in (first, second):
+                each.socket.sendall(fetch_frame(topic, {0: offset}, offset, wait_ms=15_000))
+            wait_for_readers(broker, topic.name, 2)
+            writer.produce(topic.name, batch_of(b"%d" % offset))
+            with connections(broker, 1) as (fresh,):
+                later = answer_to(fresh, fetch_frame(topic, {0: offset}, 1))
+            assert next_answer(first) == next_answer(second) == later
+    assert counted["fetch"] == 8
+    partition = broker.partition(topic.name, 0)
+    assert partition.fetched_records == 15
+    assert partition.fetched_bytes == 3 * sum(len(batch_of(b"0")) for _ in range(5))
+
+
+def test_a_topic_that_was_made_anew_is_not_taken_for_the_old_one(broker):
+    with connections(broker, 2) as (writer, reader):
+        old = made(broker, writer, "anew", 1)
+        for number in range(3):
+            assert error_of_produce(answer_to(writer, produce_frame(old, batch_of(b"old"), number))) == 0
+            answer_to(reader, fetch_frame(old, {0: number}, number, version=12))
+        writer.request(Api.DELETE_TOPICS, 5, {"topic_names": [old.name], "timeout": 10_000})
+        gone = answer_to(reader, fetch_frame(old, {0: 0}, 4, version=12))
+        with connections(broker, 1) as (fresh,):
+            assert gone == answer_to(fresh, fetch_frame(old, {0: 0}, 4, version=12))
+        assert (
+            error_of_produce(answer_to(writer, produce_frame(old, batch_of(b"x"), 5))) == 3
+        )  # unknown topic
+        new = made(broker, writer, "anew", 1)
+        assert error_of_produce(answer_to(writer, produce_frame(new, batch_of(b"new"), 6))) == 0
+        assert values_in(reader.fetch("anew", 0)) == [b"new"]
+
+
+def test_what_is_wrong_with_a_batch_is_said_also_when_the_request_is_known(broker, counted):
+    with connections(broker, 1) as (old,):
+        topic = made(broker, old, "wrong", 1)
+        good, damaged = bytes(batch_of(b"x")), bytearray(batch_of(b"x"))
+        damaged[-1] ^= 1
+        cases = [(good, 0, -1), (bytes(damaged), 0, -1), (good, 7, -1), (b"", 0, -1), (bytes(70), 0, -1)]
+        cases += [(bytes(batch_of(bytes(2_000_000))), 0, -1), (good, 0, 5), (good, 0, 1), (good, 0, -1)]
+        for number, (batch, partition, acks) in enumerate(cases):
+            about = {"partition": partition, "acks": acks}
+            with connections(broker, 1) as (fresh,):
+                expected = answer_to(fresh, produce_frame(topic, batch, number, **about))
+            found = answer_to(old, produce_frame(topic, batch, number, **about))
+            assert error_of_produce(found) == error_of_produce(expected)
+            if error_of_produce(expected):
+                assert found == expected
+    assert counted["produce"] >= 5
+    assert values_in_all(broker, topic.name) == [b"x"] * 6
+
+
+def test_producers_that_send_together_share_syncs_and_one_that_is_alone_is_answered(tmp_path):
+    with BrokerProcess(tmp_path) as process:
+        port = int(process.bootstrap.split(":")[1])
+        peers = [Peer(port) for _ in range(8)]
+        peers[0].create("t")
+        frames = [
+            bytes(encode_request(Api.PRODUCE, 9, 1, "peer", produce_fields("t", bytes(batch_of(b"%d" % n)))))
+            for n in range(len(peers))
+        ]
+        rounds = 50
+        for _ in range(rounds):
+            for peer, frame in zip(peers, frames, strict=True):
+                peer.socket.sendall(frame)
+            for peer in peers:
+                assert error_of_produce(next_answer(peer), version=9) == 0
+        for _ in range(rounds):
+            assert error_of_produce(answer_to(peers[0], frames[0]), version=9) == 0
+        offset = 0
+        found: list[bytes] = []
+        while len(found) < rounds * 9:
+            found += (more := values_in(peers[1].fetch("t", offset)))
+            offset += len(more)
+        assert sorted(found) == sorted([b"%d" % n for n in range(8)] * rounds + [b"0"] * rounds)
+        for peer in peers:
+            peer.close()
+
+
+# --- words ------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def connections(broker, count) -> Iterator[list[Peer]]:
+    with contextlib.ExitStack() as stack:
+        yield [stack.enter_context(contextlib.closing(Peer(broker.port))) for _ in range(count)]
+
+
+def made(broker, peer, name, partitions):
+    peer.create(name, partitions)
+    return broker.topics.named(name)
+
+
+def deletion(topic, partition, offset):
+    return {
+        "topics": [{"name": topic.name, "partitions": [{"partition_index": partition, "offset": offset}]}],
+        "timeout": 10_000,
+    }
+
+
+def wait_for_readers(broker, topic, count):
+    wait_for_reader(broker, topic)
+    deadline = time.monotonic() + 60
+    while len(broker.partition(topic, 0)._readers) < count:
+        assert time.monotonic() < deadline, "no fetch was parked"
+        time.sleep(0.005)
+
+
+def error_of_produce(answer: bytes, *, version: int = 10) -> int:
+    """The error code of the only partition of the only topic, in an answer without size and correlation id."""
+    assert version in (9, 10)
+    name_end = 1 + 1 + 1 + answer[2] - 1
+    return int.from_bytes(answer[name_end + 1 + 4 : name_end + 1 + 6], "big")
+
+
+def values_in_all(broker, topic):
+    with connections(broker, 1) as (reader,):
+        return values_in(reader.fetch(topic, 0))
