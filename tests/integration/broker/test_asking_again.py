@@ -9,6 +9,7 @@ import pytest
 
 from headrace.broker.apis.fetch import Attempt
 from headrace.broker.apis.produce import Repeatable
+from headrace.testing.batches import batches_in
 from headrace.testing.broker import BrokerProcess
 from headrace.wire import Api, encode_request
 
@@ -16,6 +17,7 @@ from .conftest import Peer, batch_of, produce_fields
 from .test_produce_and_fetch import values_in, wait_for_reader
 
 PARTITIONS = 3
+LONGER_THAN_WE_DO_MS = 60_000
 
 
 def answer_to(peer: Peer, frame: bytes) -> bytes:
@@ -36,10 +38,12 @@ def received(peer: Peer, size: int) -> bytes:
     return data
 
 
-def fetch_frame(topic, offsets, number, *, version=16, wait_ms=0, committed=False) -> bytes:
+def fetch_frame(
+    topic, offsets, number, *, version=16, wait_ms=0, committed=False, most_bytes=1 << 20
+) -> bytes:
     """From these offsets, by partition, in this order; topics are named by id since version 13."""
     parts = [
-        {"partition": index, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
+        {"partition": index, "fetch_offset": offset, "partition_max_bytes": most_bytes}
         for index, offset in offsets.items()
     ]
     fields = {
@@ -107,7 +111,7 @@ def test_a_reader_who_waits_gets_from_memory_what_another_reads_from_the_file(br
         batches = [batch_of(bytes(5000 - 1000 * number)) for number in range(5)]  # each smaller than the last
         for offset, batch in enumerate(batches):
             for each in (first, second):
-                each.socket.sendall(fetch_frame(topic, {0: offset}, offset, wait_ms=15_000))
+                each.socket.sendall(fetch_frame(topic, {0: offset}, offset, wait_ms=LONGER_THAN_WE_DO_MS))
             wait_for_readers(broker, topic.name, 2)
             writer.produce(topic.name, batch)
             with connections(broker, 1) as (fresh,):
@@ -117,6 +121,24 @@ def test_a_reader_who_waits_gets_from_memory_what_another_reads_from_the_file(br
     partition = broker.partition(topic.name, 0)
     wait_until(lambda: partition.fetched_records == 15)  # an answer is counted once it is sent
     assert partition.fetched_bytes == 3 * sum(map(len, batches))
+
+
+@pytest.mark.parametrize(("most_bytes", "values"), [(1 << 20, [b"a", b"b"]), (1, [b"a"])])
+def test_a_reader_who_waits_gets_no_more_from_memory_than_it_asked_for(broker, most_bytes, values):
+    with connections(broker, 2) as (writer, reader):
+        topic = made(broker, writer, f"at-most-{most_bytes}", 1)
+        frame = fetch_frame(topic, {0: 0}, 1, wait_ms=LONGER_THAN_WE_DO_MS, most_bytes=most_bytes)
+        reader.socket.sendall(frame)
+        wait_for_reader(broker, topic.name)
+        # In one piece, so that they share a commit.
+        writer.socket.sendall(
+            produce_frame(topic, batch_of(b"a"), 1) + produce_frame(topic, batch_of(b"b"), 2)
+        )
+        octets = next_answer(reader)
+        stored = broker.partition(topic.name, 0).log.read(0, 1 << 20)
+        sizes = [header.size_bytes for _, header in batches_in(stored)][: len(values)]
+        assert stored[: sum(sizes)] in octets
+        assert len(octets) < sum(sizes) + 100
 
 
 def test_a_topic_that_was_made_anew_is_not_taken_for_the_old_one(broker):
