@@ -84,12 +84,15 @@ class Partition:
     def when_synced(self, call: Synced) -> None:
         """Calls with None once everything appended so far is on disk, with a DiskError if that failed.
 
-        At once if it is there already; else after the readers, who are woken first.
+        At once if either is so already; else after the readers, who are woken first.
         """
-        if self.log.end_offset <= self.log.high_watermark:
+        end_offset, generation = self.log.end_offset, self.log.generation
+        if end_offset <= self.log.high_watermark:
             call(None)
+        elif not self._committing and (dropped := self._dropped(end_offset, generation)) is not None:
+            call(dropped)
         else:
-            self._unsynced.append((self.log.end_offset, self.log.generation, call))
+            self._unsynced.append((end_offset, generation, call))
 
     def synced(self) -> asyncio.Future[None]:
         """Done once everything appended so far is on disk; fails with DiskError if that failed."""
@@ -194,10 +197,12 @@ class Partition:
 
     def _refusal(self, error: BaseException, end_offset: int, generation: int) -> BaseException | None:
         """Why an append failed; None if it did not."""
-        if not isinstance(error, DiskError):
-            return error
+        return self._dropped(end_offset, generation) if isinstance(error, DiskError) else error
+
+    def _dropped(self, end_offset: int, generation: int) -> DiskError | None:
+        """With which error what ended at `end_offset` was dropped; None if it was not."""
         try:
             self.log.acknowledged(end_offset - 1, generation)
-        except DiskError as refusal:
-            return refusal
+        except DiskError as error:
+            return error
         return None

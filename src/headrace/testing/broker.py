@@ -23,6 +23,7 @@ from typing import Self
 from headrace.broker import Broker, BrokerSettings
 from headrace.errors import HeadraceError
 from headrace.groups import GroupSettings
+from headrace.serving import new_loop
 from headrace.storage import Disk
 
 __all__ = ["BrokerProcess", "held_port", "running_broker"]
@@ -165,7 +166,7 @@ def running_broker(
     chosen = BrokerSettings(data=str(data), **{"listen": "127.0.0.1:0", **settings})  # type: ignore[arg-type]
     broker = Broker(chosen, group_settings=groups, disk=disk)
     started, failure, stop = threading.Event(), [], asyncio.Event()
-    loop = asyncio.new_event_loop()
+    loop = new_loop()  # the same that a broker of its own has
 
     async def serve() -> None:
         async with broker.serving():

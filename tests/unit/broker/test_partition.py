@@ -7,9 +7,10 @@ import pytest
 
 from headrace.broker.committer import Committer
 from headrace.broker.partition import Partition
+from headrace.errors import DiskError
 from headrace.records import Record, encode_batch
 from headrace.storage import Files, Marker, PartitionLog
-from headrace.testing.batches import batch
+from headrace.testing.batches import batch, read_all
 from headrace.testing.disk import SimulatedDisk
 
 PATH = Path("partition")
@@ -145,3 +146,53 @@ def test_the_end_of_a_transaction_is_not_left_behind_when_a_partition_is_closed(
 
     with_partition(use, disk)
     assert PartitionLog.open(PATH, files=Files(disk)).last_stable_offset == 2
+
+
+def test_a_batch_that_is_alone_is_synced_when_append_returns_and_its_reader_has_been_told():
+    async def use(partition):
+        told, synced = [], []
+        partition.on_records(lambda: told.append(partition.newest))
+        partition.append(batch(b"a"), now_ms=5000, alone=True)
+        partition.when_synced(synced.append)
+        assert synced == [None]
+        assert [(newest.base_offset, newest.next_offset) for newest in told] == [(0, 1)]
+        assert told[0].octets == partition.log.read(0, 4096)
+        assert partition.newest is None
+
+    with_partition(use)
+
+
+def test_a_batch_that_is_alone_and_finds_the_disk_full_is_refused_and_the_next_one_is_kept():
+    disk = SimulatedDisk()
+
+    async def use(partition):
+        outcomes = []
+        disk.capacity_bytes = disk.used_bytes() + 10
+        partition.append(batch(b"no room"), now_ms=5000, alone=True)
+        partition.when_synced(outcomes.append)
+        disk.capacity_bytes = None
+        partition.append(batch(b"room"), now_ms=5000, alone=True)
+        partition.when_synced(outcomes.append)
+        refused, kept = outcomes
+        assert isinstance(refused, DiskError) and refused.full
+        assert kept is None
+        assert [record.value for record in read_all(partition.log)] == [b"room"]
+
+    with_partition(use, disk)
+
+
+def test_a_batch_that_is_alone_and_whose_sync_fails_is_refused_and_so_is_all_that_follows():
+    disk, committer = SimulatedDisk(), Committer(2)
+
+    async def use():
+        partition, outcomes = Partition(PartitionLog.open(PATH, files=Files(disk)), committer), []
+        disk.failing_syncs = 1
+        partition.append(batch(b"lost"), now_ms=5000, alone=True)
+        partition.when_synced(outcomes.append)
+        (refused,) = outcomes
+        assert isinstance(refused, DiskError) and not refused.full
+        with pytest.raises(DiskError, match="read-only"):
+            partition.append(batch(b"behind it"), now_ms=5000, alone=True)
+
+    asyncio.run(use())
+    committer.close()
