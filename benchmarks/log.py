@@ -108,6 +108,7 @@ MEASURES = (
         form="{:.2f}",
         bars={KAFKA: at_most(0.6), KAFKA_SYNCING: at_most(0.6)},
     ),
+    Measure(key="produce_application_busy", title="client's thread busy, in", form="{:.2f}"),
     Measure(key="produce_broker_cpu_s_gb", title="broker CPU s per GB in", form="{:.2f}"),
     Measure(key="consume_broker_cpu_s_gb", title="broker CPU s per GB out", form="{:.2f}"),
 )

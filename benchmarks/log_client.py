@@ -9,7 +9,8 @@ are the same. They take turns (`turns.py`): every phase is done on one broker ri
 the other, and records that are sent alone, a few dozen here, a few dozen there, so that
 what disturbs the machine disturbs all of them. The broker's processor time is read at
 the edges of each phase: on few cores the client is often the slower half, and that figure
-shows the broker's own cost. "sync alone" is what the disk takes for a record, without a broker.
+shows the broker's own cost, as the application's share of its one thread shows how near the
+client is to its limit. "sync alone" is what the disk takes for a record, without a broker.
 """
 
 import json
@@ -77,12 +78,14 @@ class Span:
     seconds: float = 0.0
     broker_cpu_s: float = 0.0
     client_cpu_s: float = 0.0
+    application_cpu_s: float = 0.0  # of the client's, that of the thread which calls librdkafka
     others_cpu_s: float = 0.0
 
     def __iadd__(self, more: "Span") -> "Span":
         self.seconds += more.seconds
         self.broker_cpu_s += more.broker_cpu_s
         self.client_cpu_s += more.client_cpu_s
+        self.application_cpu_s += more.application_cpu_s
         self.others_cpu_s += more.others_cpu_s
         return self
 
@@ -91,9 +94,10 @@ class Span:
 def timed(job: Job) -> Iterator[Span]:
     broker, span = psutil.Process(job.pid), Span()
     broker_cpu, client_cpu, machine_cpu = _cpu_seconds(broker), time.process_time(), _machine_cpu_seconds()
-    started = time.perf_counter()
+    application_cpu, started = time.thread_time(), time.perf_counter()
     yield span
     span.seconds = time.perf_counter() - started
+    span.application_cpu_s = time.thread_time() - application_cpu
     span.client_cpu_s = time.process_time() - client_cpu
     span.broker_cpu_s = _cpu_seconds(broker) - broker_cpu
     span.others_cpu_s = _machine_cpu_seconds() - machine_cpu - span.client_cpu_s - span.broker_cpu_s
@@ -353,6 +357,7 @@ def _report(job: Job, written: Span, read: Span, waits: list[float]) -> dict[str
         "produce_mb_s": gigabytes * 1000 / written.seconds,
         "produce_broker_cpu_s_gb": written.broker_cpu_s / gigabytes,
         "produce_client_cores": written.client_cpu_s / written.seconds,
+        "produce_application_busy": written.application_cpu_s / written.seconds,
         "consume_records_s": SEGMENTS * job.produced / read.seconds,
         "consume_mb_s": SEGMENTS * gigabytes * 1000 / read.seconds,
         "consume_broker_cpu_s_gb": read.broker_cpu_s / gigabytes / SEGMENTS,
