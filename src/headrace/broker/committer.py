@@ -20,7 +20,7 @@ from queue import SimpleQueue
 from time import perf_counter
 from typing import NamedTuple, Protocol
 
-__all__ = ["Committer", "LoopTurns"]
+__all__ = ["SMALL_BYTES", "Committer", "LoopTurns"]
 
 logger = logging.getLogger(__name__)
 

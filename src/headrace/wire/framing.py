@@ -24,13 +24,14 @@ _ZEROS = memoryview(bytes(FIRST_BUFFER_BYTES))
 class FrameBuffers:
     """Memory for large frames, used again: to have fresh memory costs more than to check what is in it.
 
-    Keeps at most `most_bytes`. A buffer that was given back is used again only if nobody
-    has a view of it by then; Python itself sees to that.
+    Keeps at most `most_bytes`, those of the sizes that were used last. A buffer that was
+    given back is used again only if nobody has a view of it by then; Python itself sees to that.
     """
 
     def __init__(self, most_bytes: int) -> None:
         self._left = most_bytes
-        self._kept: dict[int, list[bytearray]] = {}  # by room: a frame fills more than half of its own
+        # By room, of which a frame fills more than half; the one used last comes last.
+        self._kept: dict[int, list[bytearray]] = {}
 
     def take(self, size: int) -> bytearray:
         """A buffer of so many bytes, which hold anything."""
@@ -51,11 +52,22 @@ class FrameBuffers:
         return buffer
 
     def give_back(self, buffer: bytearray) -> None:
-        """Keeps it, if it came from here and there is room."""
+        """Keeps it, if it came from here and there is room, or has been for larger or smaller ones."""
+        if len(buffer) > FIRST_BUFFER_BYTES:
+            return
         room = _room(len(buffer))
-        if room <= self._left and len(buffer) <= FIRST_BUFFER_BYTES:
-            self._left -= room
-            self._kept.setdefault(room, []).append(buffer)
+        kept = self._kept[room] = self._kept.pop(room, [])
+        while room > self._left:
+            longest_unused = next(iter(self._kept))
+            if longest_unused == room:  # nothing else is kept
+                return
+            if self._kept[longest_unused]:
+                self._kept[longest_unused].pop()
+                self._left += longest_unused
+            else:
+                del self._kept[longest_unused]
+        self._left -= room
+        kept.append(buffer)
 
 
 def _room(size: int) -> int:

@@ -175,3 +175,17 @@ def test_a_buffer_has_the_size_that_was_asked_for(sizes):
         buffer = buffers.take(size)
         assert len(buffer) == size
         buffers.give_back(buffer)
+
+
+def test_buffers_of_a_size_that_is_no_longer_used_make_room_for_others():
+    buffers, large, small = FrameBuffers(4 * FIRST_BUFFER_BYTES), FIRST_BUFFER_BYTES, 200_000
+    for taken in ([buffers.take(large) for _ in range(4)], [buffers.take(small) for _ in range(8)]):
+        for buffer in taken:
+            buffers.give_back(buffer)
+    again = [buffers.take(small) for _ in range(8)]
+    assert {id(buffer) for buffer in again} == {id(buffer) for buffer in taken}
+    for buffer in again:
+        buffers.give_back(buffer)
+    rooms = sum(room * len(kept) for room, kept in buffers._kept.items())
+    assert rooms <= 4 * FIRST_BUFFER_BYTES
+    assert len(buffers._kept[large]) == 2  # no more went than had to

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.broker.apis.record_checks import bad_records, check_times
 from headrace.broker.begun import Begun, begin
+from headrace.broker.committer import SMALL_BYTES
 from headrace.broker.partition import Partition
 from headrace.broker.replies import Answer, Reply
 from headrace.broker.topics import INTERNAL_TOPICS
@@ -123,7 +124,7 @@ def produce_again(
     topic, shape = last.topic, last.shape
     correlation_id = int.from_bytes(frame[4:8], "big", signed=True)
     asked, pending = Asked(shape.version, correlation_id, last.acks, None, throttle_ms), _Pending()
-    alone = len(parts) == 1 and not broker.is_asked_for
+    alone = len(parts) == 1 and len(frame) <= SMALL_BYTES and not broker.is_asked_for
     answers = [
         _append(broker, asked, topic, index, records, pending, alone=alone) for index, records in parts
     ]
