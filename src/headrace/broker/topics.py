@@ -28,9 +28,8 @@ class Topics:
         self._directory = directory
         self._executor = executor
         self._committer = committer
-        self._partitions: dict[
-            tuple[int, int], Partition
-        ] = {}  # by the topic's id as a number: hashed faster
+        # By the topic's id as a number, which is hashed faster, and the partition's.
+        self._partitions: dict[tuple[int, int], Partition] = {}
         self._changing = asyncio.Lock()
         self.on_change: list[Callable[[str], None]] = []
 

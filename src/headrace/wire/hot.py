@@ -23,14 +23,17 @@ from headrace.wire.schemas import MESSAGES
 from headrace.wire.shapes import inside, shape
 from headrace.wire.values import Cursor, Fields, Frame, write_uvarint
 
-__all__ = ["HotReader", "HotWriter", "Unusual", "read_size", "reader_of", "short", "writer_of"]
+__all__ = [
+    *("BY_ID", "FETCH_WITHOUT_REPLICA", "HotReader", "HotWriter", "Unusual"),
+    *("read_size", "reader_of", "short", "writer_of"),
+]
 
 HotReader = Callable[[Cursor], Fields | None]
 HotWriter = Callable[[Frame, Mapping[str, Any]], bool]
 
 _PRODUCE, _FETCH = 0, 1
-_PRODUCE_BY_ID, _FETCH_BY_ID = 13, 13
-_FETCH_WITHOUT_REPLICA = 15
+BY_ID = 13  # since this version, of either, topics have ids instead of names
+FETCH_WITHOUT_REPLICA = 15
 _LONG = 0x80  # a length that needs a second byte
 _NO_ID = bytes(16)
 _Buffer = bytes | bytearray | memoryview
@@ -110,7 +113,7 @@ def _maker(kind: type[Fields]) -> Callable[[dict[str, Any]], Fields]:
 
 
 def _produce_reader(version: int) -> HotReader:
-    by_id = version >= _PRODUCE_BY_ID
+    by_id = version >= BY_ID
     which = "topic_id" if by_id else "name"
     body, topic_data, partition_data = _shapes(_PRODUCE, "topic_data", "partition_data")
     acks_and_timeout, index_at = struct.Struct(">hi").unpack_from, struct.Struct(">i").unpack_from
@@ -179,7 +182,7 @@ _PRODUCE_ANSWER = frozenset({"responses", "throttle_time"})
 
 
 def _produce_writer(version: int) -> HotWriter:
-    by_id = version >= _PRODUCE_BY_ID
+    by_id = version >= BY_ID
     # Behind the numbers: no record errors, no message, no tagged fields.
     pack_part, pack_end = struct.Struct(">ihqqqBBB").pack, struct.Struct(">iB").pack
 
@@ -234,9 +237,9 @@ def _write_topic(out: Frame, topic: Mapping[str, Any], named: str, by_id: bool) 
 
 
 def _fetch_reader(version: int) -> HotReader:
-    by_id = version >= _FETCH_BY_ID
+    by_id = version >= BY_ID
     which = "topic_id" if by_id else "topic"
-    replica = () if version >= _FETCH_WITHOUT_REPLICA else ("replica_id",)
+    replica = () if version >= FETCH_WITHOUT_REPLICA else ("replica_id",)
     names = *replica, "max_wait", "min_bytes", "max_bytes", "isolation_level", "session_id", "session_epoch"
     head = struct.Struct(">" + "i" * len(replica) + "iiibii")
     partition = struct.Struct(">iiqiqiB")
@@ -327,7 +330,7 @@ def _write_fetched(out: Frame, part: Mapping[str, Any]) -> None:
 
 
 def _fetch_writer(version: int) -> HotWriter:
-    by_id = version >= _FETCH_BY_ID
+    by_id = version >= BY_ID
     pack_head = struct.Struct(">ihi").pack
 
     def write(out: Frame, fields: Mapping[str, Any]) -> bool:

@@ -15,15 +15,13 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from headrace.wire.hot import Unusual, read_size, short
+from headrace.wire.hot import BY_ID, FETCH_WITHOUT_REPLICA, Unusual, read_size, short
 from headrace.wire.schemas import MESSAGES
 from headrace.wire.values import Frame, write_uvarint
 
 __all__ = ["FetchShape", "ProduceShape", "fetched"]
 
 _PRODUCE, _FETCH = 0, 1
-_BY_ID = 13  # since this version of either, topics have ids instead of names
-_WITHOUT_REPLICA = 15
 _HEADER_AT = 8  # behind API key, version and correlation id
 _UNFIT = (Unusual, struct.error, IndexError)
 _int32_at = struct.Struct(">i").unpack_from
@@ -75,7 +73,7 @@ class ProduceShape:
             position = _behind_header(frame)
             if frame[position]:  # a transactional id
                 return None
-            topic, end = _one_topic(frame, position + 7, version >= _BY_ID)
+            topic, end = _one_topic(frame, position + 7, version >= BY_ID)
         except _UNFIT:
             return None
         return cls(bytes(frame[_HEADER_AT:end]), topic, version)
@@ -142,7 +140,7 @@ def fetched(
 class FetchShape:
     """A fetch of one topic, from whatever offsets, its partitions in any order."""
 
-    __slots__ = ("_fixed", "_head", "_size", "_tail", "_topic", "version")
+    __slots__ = ("_fixed", "_head", "_size", "_topic", "version")
     _each_part = struct.Struct(">i4sq17s")  # between its number and its offset, and behind that: as it was
     _start_answer = struct.Struct(">iiBihi").pack
     _behind_parts = b"\0\1\1\0"  # no tagged fields, nothing forgotten, no rack, no tagged fields
@@ -165,8 +163,8 @@ class FetchShape:
         if version < MESSAGES[_FETCH].flexible_request:
             return None
         try:
-            position = _behind_header(frame) + (21 if version >= _WITHOUT_REPLICA else 25)
-            topic, position = _one_topic(frame, position, version >= _BY_ID)
+            position = _behind_header(frame) + (21 if version >= FETCH_WITHOUT_REPLICA else 25)
+            topic, position = _one_topic(frame, position, version >= BY_ID)
             count, start = short(frame, position), position + 1
         except _UNFIT:
             return None
@@ -186,7 +184,7 @@ class FetchShape:
         ):
             return None
         fixed, asked = self._fixed, {}
-        for index, before, offset, behind in self._each_part.iter_unpack(memoryview(frame)[start:end]):
+        for index, before, offset, behind in self._each(memoryview(frame)[start:end]):
             if fixed.get(index) != (before, behind):
                 return None
             asked[index] = offset
