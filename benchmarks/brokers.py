@@ -41,7 +41,8 @@ def _ours() -> Iterator[RunningBroker]:
 
 @contextmanager
 def _kafka(settings: dict[str, str]) -> Iterator[RunningBroker]:
-    with KafkaServer(settings) as kafka:
+    # Its controller must not take it for dead when both were held for a while (`turns.py`).
+    with KafkaServer({"broker.session.timeout.ms": "600000", **settings}) as kafka:
         yield RunningBroker(bootstrap=kafka.bootstrap, pid=kafka.pid, start_seconds=kafka.start_seconds)
 
 

@@ -4,7 +4,7 @@
 
 Compared are our broker, which syncs before it acknowledges, Kafka with its default
 settings, which does not, and Kafka told to sync (`flush.messages=1`). All three run side
-by side, each idle while another is measured; in each round one client takes them in
+by side, each stopped while another is measured; in each round one client takes them in
 turns, phase by phase, so that a disturbance meets all of them. Every run checks that what
 was read is what was written; a broker that fails that check ends the benchmark.
 
@@ -36,6 +36,7 @@ CLIENT_TIMEOUT_S = 900
 QUIET_CORES = 0.3
 START_UP, MEMORY = "start-up", "memory"
 PEERS = (KAFKA, KAFKA_SYNCING)
+WARMUP_SAMPLES = 16_000  # records sent alone before Kafka's tail comes to rest, its compiler with it
 SYNC_ALONE = "sync alone"  # what the disk takes for a record, measured by the client in the same moments
 
 
@@ -68,6 +69,7 @@ class Plan:
     starts: int
     seconds: float
     latency_samples: int
+    warmup_samples: int  # over all workloads
     workloads: tuple[Workload, ...]
     warmups: tuple[Workload, ...]
     judged: bool
@@ -109,6 +111,7 @@ MEASURES = (
         bars={KAFKA: at_most(0.6), KAFKA_SYNCING: at_most(0.6)},
     ),
     Measure(key="produce_application_busy", title="client's thread busy, in", form="{:.2f}"),
+    Measure(key="consume_application_busy", title="client's thread busy, out", form="{:.2f}"),
     Measure(key="produce_broker_cpu_s_gb", title="broker CPU s per GB in", form="{:.2f}"),
     Measure(key="consume_broker_cpu_s_gb", title="broker CPU s per GB out", form="{:.2f}"),
 )
@@ -169,6 +172,7 @@ def make_plan(options: argparse.Namespace) -> Plan:
         starts=0 if options.only not in START_UP else 1 if options.quick else 3,
         seconds=60 if options.quick else 900,
         latency_samples=400 if options.quick else 2000,
+        warmup_samples=400 if options.quick else WARMUP_SAMPLES,
         workloads=workloads,
         warmups=workloads[:1] if options.quick else workloads,
         judged=not options.quick,
@@ -191,7 +195,7 @@ def measure_load(plan: Plan, samples: Samples, began: float) -> None:
     with contextlib.ExitStack() as stack:
         running = {system: stack.enter_context(start()) for system, start in BROKERS.items()}
         watches = {system: stack.enter_context(MemoryWatch(broker.pid)) for system, broker in running.items()}
-        one_round(dataclasses.replace(plan, workloads=plan.warmups), running, Samples(), 0)
+        one_round(warm_up(plan), running, Samples(), 0)
         for number in range(1, plan.rounds + 1):
             one_round(plan, running, samples, number)
             if time.monotonic() - began > plan.seconds:
@@ -199,6 +203,11 @@ def measure_load(plan: Plan, samples: Samples, began: float) -> None:
                 break
         for system, watch in watches.items():
             samples.add(system, MEMORY, MEMORY_MEASURE.key, watch.peak_bytes)
+
+
+def warm_up(plan: Plan) -> Plan:
+    each = plan.warmup_samples // len(plan.warmups)
+    return dataclasses.replace(plan, workloads=plan.warmups, latency_samples=each)
 
 
 def one_round(plan: Plan, running: Mapping[str, RunningBroker], samples: Samples, number: int) -> None:
@@ -231,6 +240,7 @@ def jobs(
             "partitions": workload.partitions,
             "records": workload.records,
             "latency_samples": plan.latency_samples,
+            "held": number > 0,  # while they warm up, compilers may use every moment
         }
         for system in turned(running, number)
     }

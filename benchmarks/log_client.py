@@ -7,10 +7,12 @@ partition, reads it again against the clock, measures one record at a time, remo
 topic; then it prints one line of JSON. Whatever broker answers, this code and its settings
 are the same. They take turns (`turns.py`): every phase is done on one broker right after
 the other, and records that are sent alone, a few dozen here, a few dozen there, so that
-what disturbs the machine disturbs all of them. The broker's processor time is read at
-the edges of each phase: on few cores the client is often the slower half, and that figure
-shows the broker's own cost, as the application's share of its one thread shows how near the
-client is to its limit. "sync alone" is what the disk takes for a record, without a broker.
+what disturbs the machine disturbs all of them; a broker whose turn it is not is stopped.
+What is produced and read against the clock goes through librdkafka without a Python object
+for each record (`rdkafka.py`). The broker's processor time is read at the edges of each
+phase: on few cores the client is often the slower half, and that figure shows the broker's
+own cost, as the application's share of its one thread shows how near the client is to its
+limit. "sync alone" is what the disk takes for a record, without a broker.
 """
 
 import json
@@ -27,8 +29,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import psutil
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from rdkafka import BulkConsumer, BulkProducer
 from turns import Work, in_turns
 
 CHUNK_RECORDS = 10_000
@@ -55,6 +58,7 @@ class Job:
     partitions: int
     records: int
     latency_samples: int
+    held: bool  # whether it is stopped while it is another's turn
 
     @property
     def chunks(self) -> int:
@@ -73,8 +77,9 @@ class WrongAnswerError(Exception):
 
 @dataclass(slots=True)
 class Span:
-    """Wall-clock and processor seconds of one phase."""
+    """Records, wall-clock and processor seconds of one phase."""
 
+    records: int = 0
     seconds: float = 0.0
     broker_cpu_s: float = 0.0
     client_cpu_s: float = 0.0
@@ -82,6 +87,7 @@ class Span:
     others_cpu_s: float = 0.0
 
     def __iadd__(self, more: "Span") -> "Span":
+        self.records += more.records
         self.seconds += more.seconds
         self.broker_cpu_s += more.broker_cpu_s
         self.client_cpu_s += more.client_cpu_s
@@ -152,11 +158,9 @@ def expected_checksums(job: Job, chunk: Chunk) -> Checksums:
 
 def produce(job: Job, topic: str, chunk: Chunk) -> Work[Span]:
     """Everything acknowledged by the broker, timed from the first record to the last answer."""
-    errors: list[KafkaError] = []
-    producer, span = _producer(job, on_error=errors.append), Span()
-    _prime(job, producer, topic)
-    # The partition is given for each call: `produce_batch` ignores one given with a record.
-    batches = [[{"value": value} for value in values] for values in chunk]
+    producer, span = BulkProducer(_producing(job), topic), Span()
+    _prime(job, producer)
+    batches = [producer.prepare(values) for values in chunk]
     for _ in range(SEGMENTS):
         yield
         deadline = time.monotonic() + PHASE_TIMEOUT_S
@@ -164,76 +168,72 @@ def produce(job: Job, topic: str, chunk: Chunk) -> Work[Span]:
             for _ in range(job.chunks):
                 _wait_for_room(producer, deadline)
                 for partition, batch in enumerate(batches):
-                    producer.produce_batch(topic, batch, partition=partition)
+                    producer.send(partition, batch)
             unanswered = producer.flush(PHASE_TIMEOUT_S)
-        if unanswered or errors:
-            raise WrongAnswerError(f"{unanswered} records unanswered, {len(errors)} refused: {errors[:1]}")
+        if unanswered or producer.refused:
+            raise WrongAnswerError(f"{unanswered} records unanswered, {producer.refused} refused")
+        segment.records = job.chunks * CHUNK_RECORDS
         span += segment
+    producer.close()
     return span
 
 
-def _producer(job: Job, on_error) -> Producer:  # type: ignore[no-untyped-def]
-    def on_delivery(error: KafkaError | None, _: Message) -> None:
-        if error is not None:
-            on_error(error)
-
-    return Producer(
-        {
-            "bootstrap.servers": job.bootstrap,
-            "acks": "all",
-            "linger.ms": 5,
-            "batch.size": 1_000_000,
-            "queue.buffering.max.messages": 2 * QUEUE_RECORDS,
-            "queue.buffering.max.kbytes": 2_000_000,
-            "delivery.report.only.error": True,
-            "on_delivery": on_delivery,
-        }
-    )
+def _producing(job: Job) -> dict[str, object]:
+    return {
+        "bootstrap.servers": job.bootstrap,
+        "acks": "all",
+        "linger.ms": 5,
+        "batch.size": 1_000_000,
+        "queue.buffering.max.messages": 2 * QUEUE_RECORDS,
+        "queue.buffering.max.kbytes": 2_000_000,
+        "delivery.report.only.error": True,
+    }
 
 
-def _prime(job: Job, producer: Producer, topic: str) -> None:
+def _prime(job: Job, producer: BulkProducer) -> None:
     """One acknowledged record a partition, before the clock starts.
 
     It connects the client, and it outlasts the moment in which a new topic's partitions
     are known but refuse records: retries of pipelined batches would arrive reordered.
     """
+    first = producer.prepare([b"first"])
     for partition in range(job.partitions):
-        producer.produce(topic, b"first", partition=partition)
+        producer.send(partition, first)
     if producer.flush(PHASE_TIMEOUT_S):
         raise WrongAnswerError("the new topic takes no records")
 
 
-def _wait_for_room(producer: Producer, deadline: float) -> None:
+def _wait_for_room(producer: BulkProducer, deadline: float) -> None:
     while len(producer) > QUEUE_RECORDS:
         if time.monotonic() > deadline:
             raise WrongAnswerError(f"the broker took no more records within {PHASE_TIMEOUT_S} s")
         producer.poll(0.002)
 
 
-def _reader(job: Job, topic: str, offset: int, **settings: object) -> Consumer:
-    consumer = Consumer(
-        {
-            "bootstrap.servers": job.bootstrap,
-            "group.id": f"bench-{uuid.uuid4()}",
-            "enable.auto.commit": False,
-            "auto.offset.reset": "error",
-            **settings,
-        }
-    )
+def _reading(job: Job) -> dict[str, object]:
+    return {
+        "bootstrap.servers": job.bootstrap,
+        "group.id": f"bench-{uuid.uuid4()}",
+        "enable.auto.commit": False,
+        "auto.offset.reset": "error",
+    }
+
+
+def _reading_fast(job: Job) -> dict[str, object]:
+    """Fetches ahead without pausing, in answers large enough for either broker's best."""
+    return {
+        **_reading(job),
+        "max.partition.fetch.bytes": 4_000_000,
+        "check.crcs": False,
+        "queued.min.messages": 2_000_000,
+        "queued.max.messages.kbytes": 2_000_000,
+    }
+
+
+def _reader(job: Job, settings: dict[str, object], topic: str, offset: int) -> Consumer:
+    consumer = Consumer(settings)
     consumer.assign([TopicPartition(topic, partition, offset) for partition in range(job.partitions)])
     return consumer
-
-
-def _fast_reader(job: Job, topic: str) -> Consumer:
-    """Fetches ahead without pausing, in answers large enough for either broker's best."""
-    fetch = {"max.partition.fetch.bytes": 4_000_000, "check.crcs": False}
-    return _reader(
-        job,
-        topic,
-        PRIMED,
-        **fetch,
-        **{"queued.min.messages": 2_000_000, "queued.max.messages.kbytes": 2_000_000},
-    )
 
 
 def _next_records(consumer: Consumer, wanted: int) -> list[Message]:
@@ -248,7 +248,8 @@ def _next_records(consumer: Consumer, wanted: int) -> list[Message]:
 
 def verify(job: Job, topic: str, chunk: Chunk) -> None:
     """Every record once, in order, byte for byte; also what warms the broker's reading side."""
-    consumer, found, remaining = _fast_reader(job, topic), Checksums(job), job.produced
+    consumer = _reader(job, _reading_fast(job), topic, PRIMED)
+    found, remaining = Checksums(job), job.produced
     while remaining:
         messages = _next_records(consumer, remaining)
         remaining -= len(messages)
@@ -261,34 +262,27 @@ def verify(job: Job, topic: str, chunk: Chunk) -> None:
 
 
 def consume(job: Job, topic: str) -> Work[Span]:
-    """Reads everything, timed from the arrival of the first record to that of the last."""
+    """Reads everything, timed from the arrival of the first records to that of the last."""
     span = Span()
     for _ in range(SEGMENTS):
         yield
-        consumer = _fast_reader(job, topic)
-        remaining = job.produced - len(_next_records(consumer, 1))
+        consumer = BulkConsumer(_reading_fast(job), topic, job.partitions, PRIMED)
+        before = consumer.read(1, PHASE_TIMEOUT_S)
         with timed(job) as pass_:
-            while remaining:
-                wanted = min(remaining, CHUNK_RECORDS)
-                remaining -= len(consumer.consume(wanted, timeout=PHASE_TIMEOUT_S) or _gone(remaining))
+            read = consumer.read(job.produced, PHASE_TIMEOUT_S)
         consumer.close()
+        if read != job.produced:
+            raise WrongAnswerError(f"{job.produced} records were written, {read} read")
+        pass_.records = read - before
         span += pass_
     return span
-
-
-def _gone(remaining: int) -> list[Message]:
-    raise WrongAnswerError(f"{remaining} records never came")
 
 
 def latencies_ms(job: Job, topic: str, chunk: Chunk) -> Work[list[float]]:
     """From `produce` to its arrival at a long-polling consumer, one record at a time, in ms."""
     producer = Producer({"bootstrap.servers": job.bootstrap, "acks": "all", "linger.ms": 0})
-    consumer = _reader(
-        job,
-        topic,
-        PRIMED + job.produced // job.partitions,
-        **{"fetch.wait.max.ms": 500, "fetch.min.bytes": 1},
-    )
+    waiting = {**_reading(job), "fetch.wait.max.ms": 500, "fetch.min.bytes": 1}
+    consumer = _reader(job, waiting, topic, PRIMED + job.produced // job.partitions)
     samples: list[float] = []
     sent = 0
     while len(samples) < job.latency_samples:
@@ -351,27 +345,31 @@ def sync_alone(job: Job) -> Work[dict[str, float]]:
 
 
 def _report(job: Job, written: Span, read: Span, waits: list[float]) -> dict[str, float]:
-    gigabytes = job.produced * job.record_bytes / GIGABYTE
     return {
-        "produce_records_s": job.produced / written.seconds,
-        "produce_mb_s": gigabytes * 1000 / written.seconds,
-        "produce_broker_cpu_s_gb": written.broker_cpu_s / gigabytes,
-        "produce_client_cores": written.client_cpu_s / written.seconds,
-        "produce_application_busy": written.application_cpu_s / written.seconds,
-        "consume_records_s": SEGMENTS * job.produced / read.seconds,
-        "consume_mb_s": SEGMENTS * gigabytes * 1000 / read.seconds,
-        "consume_broker_cpu_s_gb": read.broker_cpu_s / gigabytes / SEGMENTS,
-        "consume_client_cores": read.client_cpu_s / read.seconds,
+        **_rates(job, "produce", written),
+        **_rates(job, "consume", read),
         "others_cores": (written.others_cpu_s + read.others_cpu_s) / (written.seconds + read.seconds),
         "p50_ms": statistics.median(waits),
         "p99_ms": statistics.quantiles(waits, n=100)[98],
     }
 
 
+def _rates(job: Job, phase: str, span: Span) -> dict[str, float]:
+    gigabytes = span.records * job.record_bytes / GIGABYTE
+    return {
+        f"{phase}_records_s": span.records / span.seconds,
+        f"{phase}_mb_s": gigabytes * 1000 / span.seconds,
+        f"{phase}_broker_cpu_s_gb": span.broker_cpu_s / gigabytes,
+        f"{phase}_client_cores": span.client_cpu_s / span.seconds,
+        f"{phase}_application_busy": span.application_cpu_s / span.seconds,
+    }
+
+
 def main() -> None:
     jobs = {system: Job(**job) for system, job in json.loads(sys.argv[1]).items()}
     works = {system: run(job) for system, job in jobs.items()}
-    print(json.dumps(in_turns(works | {"sync alone": sync_alone(next(iter(jobs.values())))})))
+    works["sync alone"] = sync_alone(next(iter(jobs.values())))
+    print(json.dumps(in_turns(works, {system: job.pid for system, job in jobs.items() if job.held})))
 
 
 if __name__ == "__main__":

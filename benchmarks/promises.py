@@ -193,7 +193,12 @@ def jobs(
     work = dataclasses.asdict(workload)
     del work["name"]
     return {
-        system: {"bootstrap": running[system].bootstrap, "pid": running[system].pid, **work}
+        system: {
+            "bootstrap": running[system].bootstrap,
+            "pid": running[system].pid,
+            "held": number > 0,  # while they warm up, compilers may use every moment
+            **work,
+        }
         for system in turned(running, number)
     }
 

@@ -52,6 +52,7 @@ class Job:
     record_bytes: int
     partitions: int
     records: int
+    held: bool  # whether it is stopped while it is another's turn
     each: int = 1
 
 
@@ -300,4 +301,6 @@ def run(job: Job) -> Work[dict[str, float]]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(in_turns({system: run(Job(**job)) for system, job in json.loads(sys.argv[1]).items()})))
+    jobs = {system: Job(**job) for system, job in json.loads(sys.argv[1]).items()}
+    works = {system: run(job) for system, job in jobs.items()}
+    print(json.dumps(in_turns(works, {system: job.pid for system, job in jobs.items() if job.held})))
