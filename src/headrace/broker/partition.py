@@ -146,9 +146,9 @@ class Partition:
             self._fail(error)
         else:
             self._acknowledge(high_watermark)
-            if self.log.checkpoint_due:
+            if self.log.chores_due:
                 # Whoever waits has been told; what is appended meanwhile waits for it.
-                self._committer.run_on_thread(self.log.checkpoint, self._commit_next)
+                self._committer.run_on_thread(self.log.do_chores, self._commit_next)
                 return
         self._commit_next()
 

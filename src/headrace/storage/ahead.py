@@ -2,9 +2,9 @@
 
 An append that makes a file longer needs, besides its bytes, a commit of the file
 system's journal before it is durable; one that overwrites blocks which were
-written before needs its bytes only. So an append that makes the file longer
-anyway, and is small as the one before it was, writes zeros behind itself under
-the same sync, and the next ones go in their place.
+written before needs its bytes only. So behind an append that made the file longer,
+and is small as the one before it was, zeros are written, once those who wait for it
+were told; the next ones go in their place.
 
 The zeros are no part of the log: the segment's `size_bytes` does not count them,
 nobody reads them, a roll and a clean close cut them off, and so does recovery. A
@@ -39,7 +39,7 @@ class ZerosPolicy(NamedTuple):
 class ZerosAhead:
     """The zeros of one active segment. One thread at a time: the writer's."""
 
-    __slots__ = ("_appended_bytes", "_disk", "_file_bytes", "_policy")
+    __slots__ = ("_appended_bytes", "_disk", "_file_bytes", "_policy", "_size_bytes")
 
     def __init__(self, disk: Disk, policy: ZerosPolicy | None, size_bytes: int) -> None:
         """`size_bytes`: of the file, which has no zeros yet. No policy: there never are any."""
@@ -47,29 +47,40 @@ class ZerosAhead:
         self._policy = policy
         self._file_bytes = size_bytes
         self._appended_bytes = 0
+        self._size_bytes = 0  # of the zeros that are due
 
-    def extend(self, fd: int, end: int, *, appended_bytes: int, segment_bytes: int) -> None:
-        """Writes zeros behind an append that ended at `end` and is not synced yet, where they are worth it.
-
-        A disk that refuses them is left as it would be without: this segment gets no
-        more. OSError only if that fails too.
-        """
+    def note_append(self, end: int, *, appended_bytes: int, segment_bytes: int) -> None:
+        """An append ended at `end`: are zeros worth it there?"""
         larger = max(appended_bytes, self._appended_bytes)
         self._appended_bytes = appended_bytes
+        self._size_bytes = 0
         if end <= self._file_bytes:
             return
         self._file_bytes = end
-        if self._policy is None:
-            return
-        size = self._policy.zeros_behind(end, appended_bytes=larger, segment_bytes=segment_bytes)
-        if not size:
-            return
+        if self._policy is not None:
+            self._size_bytes = self._policy.zeros_behind(
+                end, appended_bytes=larger, segment_bytes=segment_bytes
+            )
+
+    @property
+    def are_due(self) -> bool:
+        """Whether the last append is one to `write` zeros behind."""
+        return self._size_bytes > 0
+
+    def write(self, fd: int, end: int) -> None:
+        """Writes the zeros that are due behind the last append, which ended at `end`, and syncs them.
+
+        A disk that refuses them is left as it would be without: this segment gets no
+        more. OSError only if that fails too, or the sync.
+        """
+        size, self._size_bytes = self._size_bytes, 0
         whole, rest = divmod(size, len(_ZEROS))
         try:
             self._file_bytes = write_all(self._disk, fd, [_ZEROS] * whole + [_ZEROS[:rest]], end)
         except OSError:
             self._policy = None
             self._disk.truncate(fd, end)
+        sync(self._disk, fd)
 
     def cut(self, fd: int, end: int) -> None:
         """Ends the file at `end`, durably; nothing to do where there are no zeros."""

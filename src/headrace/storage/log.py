@@ -41,7 +41,7 @@ class PartitionLog:
 
     Threads: `append`, `acknowledged` and `generation` belong to one thread (the
     event loop). `locate`, `read`, `offset_for_time`, `largest_timestamp` and all
-    attributes may be used from any thread at any time. `commit`, `checkpoint`, `roll`,
+    attributes may be used from any thread at any time. `commit`, `do_chores`, `roll`,
     `apply_retention`, `compact`, `delete_before` and `close` wait for the disk and
     belong on worker threads; they exclude each other where they must.
 
@@ -226,18 +226,21 @@ class PartitionLog:
         return newest(queue) if wanted and queue else None
 
     @property
-    def checkpoint_due(self) -> bool:
-        """Whether it is time for one: 64 MB or a second after the last, if anything was synced since."""
-        return self.failed is None and self._writer.checkpoint_due
+    def chores_due(self) -> bool:
+        """Whether the last commit left something to be done that nobody waits for.
 
-    def checkpoint(self) -> None:
-        """Notes how far everything is synced, so that after a crash that much need not be checked.
+        Zeros ahead of the next small appends; a checkpoint, 64 MB or a second after the last.
+        """
+        return self.failed is None and self._writer.chores_due
+
+    def do_chores(self) -> None:
+        """Does it. If a sync fails here, the next commit says so.
 
         Not a part of `commit`, since nobody who waits for an acknowledgement needs it.
         """
         with self._writer_lock:
             if self.failed is None:
-                self._writer.checkpoint(durable=False)
+                self._writer.do_chores()
 
     def _refuse(self, error: OSError) -> DiskError:
         """Drops everything queued; decides between read-only and trying again later."""

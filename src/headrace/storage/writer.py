@@ -53,6 +53,7 @@ class LogWriter:
         self._saved_crc = self._index_crc(0, recovered.index_entries, 0)
         self._saved_position = self.active.size_bytes
         self._saved_ms = self._written_ms = 0
+        self._refused: OSError | None = None  # what a chore failed with that the next commit must tell
         reader.tail = Tail(self.active)
         self._zeros = self._no_zeros_yet()
 
@@ -66,6 +67,8 @@ class LogWriter:
 
     def write(self, queue: list[Queued]) -> None:
         """Writes the batches and syncs them, rolling where a segment is full or old."""
+        if self._refused is not None:
+            raise self._refused
         run: list[Queued] = []
         size = self.active.size_bytes
         for queued in queue:
@@ -94,9 +97,6 @@ class LogWriter:
         fd = reader.files.pin(active.file)
         try:
             end = write_all(reader.files.disk, fd, [queued.batch for queued in run], position)
-            self._zeros.extend(
-                fd, end, appended_bytes=end - position, segment_bytes=self.config.segment_bytes
-            )
             began = perf_counter()
             sync(reader.files.disk, fd)
             if reader.files.on_sync is not None:
@@ -105,6 +105,7 @@ class LogWriter:
             reader.files.unpin(active.file)
         if active.created_ms == 0:
             active.created_ms = run[0].now_ms
+        self._zeros.note_append(end, appended_bytes=end - position, segment_bytes=self.config.segment_bytes)
         self._publish(active, run, end)
 
     def _publish(self, active: Segment, run: list[Queued], end: int) -> None:
@@ -170,7 +171,29 @@ class LogWriter:
             logger.warning("%s: no snapshot of producers written: %s", self.reader.directory, error)
 
     @property
-    def checkpoint_due(self) -> bool:
+    def chores_due(self) -> bool:
+        return self._zeros.are_due or self._checkpoint_due
+
+    def do_chores(self) -> None:
+        """Writes zeros ahead and takes a checkpoint where they are due: nobody waits for them."""
+        if self._zeros.are_due:
+            self._write_zeros()
+        if self._checkpoint_due:
+            self.checkpoint(durable=False)
+
+    def _write_zeros(self) -> None:
+        active = self.active
+        fd = self.reader.files.pin(active.file)
+        try:
+            self._zeros.write(fd, active.size_bytes)
+        except OSError as error:
+            # Nothing acknowledged is touched by it, but what such a disk syncs next must not be believed.
+            self._refused = error
+        finally:
+            self.reader.files.unpin(active.file)
+
+    @property
+    def _checkpoint_due(self) -> bool:
         """Whether so much, or so long ago, was written since the last checkpoint that it is time for one."""
         written = self.active.size_bytes - self._saved_position
         return written > 0 and (

@@ -16,12 +16,12 @@ def batch(
 
 
 def commit(log: PartitionLog, *batches: bytearray, now_ms: int = 1000) -> int:
-    """Appends, syncs and leaves a checkpoint when it is time, as a broker does; the high watermark."""
+    """Appends, syncs and then does what nobody waits for, as a broker does; the high watermark."""
     for each in batches:
         log.append(each, now_ms=now_ms)
     high_watermark = log.commit()
-    if log.checkpoint_due:
-        log.checkpoint()
+    if log.chores_due:
+        log.do_chores()
     return high_watermark
 
 

@@ -51,6 +51,51 @@ def test_appends_go_in_the_place_of_zeros_without_making_the_file_longer(disk, o
     assert values(log) == [*expected, b"  99"]
 
 
+def test_nobody_who_waits_for_a_commit_waits_for_zeros(disk, open_ahead):
+    log = open_ahead(disk)
+    for number in range(3):
+        log.append(small(number), now_ms=1000)
+        log.commit()
+        assert disk.list(log.path)[FIRST] == log.size_bytes
+    assert log.chores_due
+    log.do_chores()
+    assert disk.list(log.path)[FIRST] > log.size_bytes
+    assert not log.chores_due
+    size = disk.list(log.path)[FIRST]
+    assert disk.after_power_cut().list(log.path)[FIRST] == size  # they are synced, too
+
+
+def test_zeros_that_are_due_are_forgotten_when_a_large_append_comes_first(disk, open_ahead):
+    log = open_ahead(disk)
+    for content in (b"1" * 100, b"2" * 100, b"x" * 2000):
+        log.append(batch(content), now_ms=1000)
+        log.commit()
+    log.do_chores()
+    assert disk.list(log.path)[FIRST] == log.size_bytes
+
+
+def test_after_a_failed_sync_of_zeros_the_next_commit_is_refused_and_nothing_acknowledged_is_lost(
+    disk, open_ahead
+):
+    log = open_ahead(disk)
+    commit(log, small(0))
+    for number in (1, 2):
+        log.append(small(number), now_ms=1000)
+        log.commit()
+    assert log.chores_due
+    disk.failing_syncs = 1
+    log.do_chores()
+    assert disk.failing_syncs == 0
+    log.append(small(3), now_ms=1000)
+    with pytest.raises(DiskError, match="read-only"):
+        log.commit()
+    assert log.failed is not None
+    log.close()
+    expected = [b"%4d" % number for number in range(3)]
+    assert values(open_ahead(disk.after_kill())) == expected
+    assert values(open_ahead(disk.after_power_cut())) == expected
+
+
 def test_zeros_are_neither_counted_nor_read(disk, open_ahead):
     log = open_ahead(disk)
     expected = grown(disk, log)
