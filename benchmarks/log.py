@@ -54,10 +54,10 @@ class Workload:
 
 
 WORKLOADS = (
-    Workload(record_bytes=100, partitions=1, records=600_000),
-    Workload(record_bytes=100, partitions=8, records=600_000),
-    Workload(record_bytes=1000, partitions=1, records=200_000),
-    Workload(record_bytes=1000, partitions=8, records=200_000),
+    Workload(record_bytes=100, partitions=1, records=1_500_000),
+    Workload(record_bytes=100, partitions=8, records=1_500_000),
+    Workload(record_bytes=1000, partitions=1, records=400_000),
+    Workload(record_bytes=1000, partitions=8, records=400_000),
 )
 
 
