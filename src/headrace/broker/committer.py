@@ -28,9 +28,6 @@ SMALL_BYTES = 16 * 1024
 SLOW_S = 0.001
 REST = 1 / 4  # of the time that a commit took on the loop, before the next may begin there
 _MEMORY = 8  # commits, about, that are remembered
-FEW_THREADS = 2
-SLUGGISH_S = 0.008  # commits that usually take longer wait for the disk: more of them may, at once
-STANDSTILL_S = 0.1
 
 Done = Callable[[int, BaseException | None], None]
 
@@ -78,9 +75,6 @@ class _Job(NamedTuple):
 class Committer:
     """Runs commits on at most `threads` threads, and small lone ones at once. Event loop only.
 
-    On two of them while the disk is fast: more would only take processors from each other
-    and from whoever sends.
-
     Calls are begun in the order they came. `done(high watermark, None)` or `done(-1, error)`
     is then called on the event loop, once; from within `run` only where that was asked for.
     """
@@ -91,7 +85,6 @@ class Committer:
         self._queue: SimpleQueue[_Job | None] = SimpleQueue()
         self._running = 0
         self._turns = LoopTurns()
-        self._usual_s = self._moved_s = 0.0  # what a commit took on a thread, when the last one ended
 
     def run(self, log: Committable, done: Done, *, urgent: bool = True, alone: bool = False) -> None:
         """Commits what was appended to `log`, and what is appended until then.
@@ -128,8 +121,6 @@ class Committer:
     def _run_there(self, log: Committable, done: Done) -> None:
         def finish(high_watermark: int, error: BaseException | None, began_s: float, ended_s: float) -> None:
             self._turns.ended(began_s, ended_s, here=False)
-            self._usual_s += (ended_s - began_s - self._usual_s) / _MEMORY
-            self._moved_s = ended_s
             self._running -= 1
             done(high_watermark, error)
 
@@ -150,14 +141,10 @@ class Committer:
         work: Callable[[], int | None],
         tell: Callable[[int, BaseException | None, float, float], None],
     ) -> None:
-        """Puts work in the queue; a thread is added if all are busy and one more is of use."""
-        if max(self._running, 1) > len(self._threads) < self._useful_threads():
+        """Puts work in the queue; a thread is added if all are busy and there may be more."""
+        if max(self._running, 1) > len(self._threads) < self._most:
             self._add_thread()
         self._queue.put(_Job(work, tell, asyncio.get_running_loop()))
-
-    def _useful_threads(self) -> int:
-        is_slow = self._usual_s > SLUGGISH_S or perf_counter() - self._moved_s > STANDSTILL_S
-        return self._most if is_slow else min(self._most, FEW_THREADS)
 
     def _add_thread(self) -> None:
         name = f"headrace-disk-{len(self._threads)}"

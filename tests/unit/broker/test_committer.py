@@ -2,19 +2,10 @@
 
 import asyncio
 import threading
-from time import perf_counter
 
 import pytest
 
-from headrace.broker.committer import (
-    FEW_THREADS,
-    SLOW_S,
-    SLUGGISH_S,
-    SMALL_BYTES,
-    STANDSTILL_S,
-    Committer,
-    LoopTurns,
-)
+from headrace.broker.committer import SLOW_S, SMALL_BYTES, Committer, LoopTurns
 from headrace.errors import DiskError
 
 LARGE_BYTES = SMALL_BYTES + 1
@@ -131,49 +122,6 @@ def test_as_many_commits_run_at_once_as_there_may_be_threads(committer):
     assert [error for _, error, _ in asyncio.run(three())] == [None, None, None]
     assert third.is_set()
     assert len(committer._threads) == 2
-
-
-def run_together(committer, count, work):
-    async def all_of_them():
-        works = [Work(work) for _ in range(count)]
-        return await asyncio.gather(*(outcome_of(committer, each) for each in works))
-
-    assert all(error is None for _, error, _ in asyncio.run(all_of_them()))
-
-
-@pytest.fixture
-def four():
-    committer = Committer(4)
-    yield committer
-    committer.close()
-
-
-def test_a_fast_disk_is_given_two_commits_at_once_and_one_that_stands_still_as_many_as_allowed(four):
-    four._moved_s = perf_counter() + 60  # as if a commit had ended just now, however slow this machine is
-    run_together(four, 12, lambda: 1)
-    assert len(four._threads) == FEW_THREADS
-    four._moved_s = perf_counter() - STANDSTILL_S
-    four._usual_s = 0.0
-    all_at_once = threading.Barrier(4, timeout=60)
-    run_together(four, 4, all_at_once.wait)
-    assert len(four._threads) == 4
-
-
-def test_a_sluggish_disk_is_given_as_many_commits_at_once_as_allowed(four):
-    four._moved_s = perf_counter() + 60
-    four._usual_s = 2 * SLUGGISH_S
-    all_at_once = threading.Barrier(4, timeout=60)
-    run_together(four, 4, all_at_once.wait)
-    assert len(four._threads) == 4
-
-
-def test_what_a_commit_takes_is_learnt_from_commits(four):
-    turn = threading.Event()
-    run_together(four, 1, lambda: turn.wait(10 * SLUGGISH_S) or 1)
-    assert four._usual_s > SLUGGISH_S
-    for _ in range(60):
-        run_together(four, 1, lambda: 1)
-    assert four._usual_s < 10 * SLUGGISH_S / 8
 
 
 def test_one_commit_after_the_other_needs_one_thread(committer):
