@@ -39,7 +39,7 @@ class ZerosPolicy(NamedTuple):
 class ZerosAhead:
     """The zeros of one active segment. One thread at a time: the writer's."""
 
-    __slots__ = ("_appended_bytes", "_disk", "_file_bytes", "_policy", "_size_bytes")
+    __slots__ = ("_appended_bytes", "_disk", "_due_bytes", "_file_bytes", "_policy")
 
     def __init__(self, disk: Disk, policy: ZerosPolicy | None, size_bytes: int) -> None:
         """`size_bytes`: of the file, which has no zeros yet. No policy: there never are any."""
@@ -47,25 +47,25 @@ class ZerosAhead:
         self._policy = policy
         self._file_bytes = size_bytes
         self._appended_bytes = 0
-        self._size_bytes = 0  # of the zeros that are due
+        self._due_bytes = 0
 
     def note_append(self, end: int, *, appended_bytes: int, segment_bytes: int) -> None:
         """An append ended at `end`: are zeros worth it there?"""
         larger = max(appended_bytes, self._appended_bytes)
         self._appended_bytes = appended_bytes
-        self._size_bytes = 0
+        self._due_bytes = 0
         if end <= self._file_bytes:
             return
         self._file_bytes = end
         if self._policy is not None:
-            self._size_bytes = self._policy.zeros_behind(
+            self._due_bytes = self._policy.zeros_behind(
                 end, appended_bytes=larger, segment_bytes=segment_bytes
             )
 
     @property
     def are_due(self) -> bool:
         """Whether the last append is one to `write` zeros behind."""
-        return self._size_bytes > 0
+        return self._due_bytes > 0
 
     def write(self, fd: int, end: int) -> None:
         """Writes the zeros that are due behind the last append, which ended at `end`, and syncs them.
@@ -73,7 +73,7 @@ class ZerosAhead:
         A disk that refuses them is left as it would be without: this segment gets no
         more. OSError only if that fails too, or the sync.
         """
-        size, self._size_bytes = self._size_bytes, 0
+        size, self._due_bytes = self._due_bytes, 0
         whole, rest = divmod(size, len(_ZEROS))
         try:
             self._file_bytes = write_all(self._disk, fd, [_ZEROS] * whole + [_ZEROS[:rest]], end)

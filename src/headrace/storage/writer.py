@@ -67,8 +67,7 @@ class LogWriter:
 
     def write(self, queue: list[Queued]) -> None:
         """Writes the batches and syncs them, rolling where a segment is full or old."""
-        if self._refused is not None:
-            raise self._refused
+        self._believe_the_disk()
         run: list[Queued] = []
         size = self.active.size_bytes
         for queued in queue:
@@ -80,6 +79,11 @@ class LogWriter:
             size += len(queued.batch)
         self._flush(run)
         self._written_ms = queue[-1].now_ms
+
+    def _believe_the_disk(self) -> None:
+        """Raises what a chore failed with since the last commit."""
+        if self._refused is not None:
+            raise self._refused
 
     def _is_full(self, size: int, queued: Queued) -> bool:
         active, config = self.active, self.config
@@ -151,6 +155,7 @@ class LogWriter:
         A durable snapshot of producers goes with it: after a crash at most the newest
         segment is replayed.
         """
+        self._believe_the_disk()
         sealed, reader = self.active, self.reader
         assert sealed.index is not None
         self._cut_zeros()

@@ -74,8 +74,14 @@ def test_zeros_that_are_due_are_forgotten_when_a_large_append_comes_first(disk, 
     assert disk.list(log.path)[FIRST] == log.size_bytes
 
 
-def test_after_a_failed_sync_of_zeros_the_next_commit_is_refused_and_nothing_acknowledged_is_lost(
-    disk, open_ahead
+def append_and_commit(log):
+    log.append(small(3), now_ms=1000)
+    log.commit()
+
+
+@pytest.mark.parametrize("go_on", [append_and_commit, lambda log: log.roll()], ids=["commit", "roll"])
+def test_after_a_failed_sync_of_zeros_nothing_more_is_believed_and_nothing_acknowledged_is_lost(
+    disk, open_ahead, go_on
 ):
     log = open_ahead(disk)
     commit(log, small(0))
@@ -86,9 +92,8 @@ def test_after_a_failed_sync_of_zeros_the_next_commit_is_refused_and_nothing_ack
     disk.failing_syncs = 1
     log.do_chores()
     assert disk.failing_syncs == 0
-    log.append(small(3), now_ms=1000)
     with pytest.raises(DiskError, match="read-only"):
-        log.commit()
+        go_on(log)
     assert log.failed is not None
     log.close()
     expected = [b"%4d" % number for number in range(3)]
