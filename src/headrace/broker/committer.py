@@ -100,6 +100,15 @@ class Committer:
         else:  # not before what has been received already is appended too
             asyncio.get_running_loop().call_soon(self._run_here, log, done)
 
+    def begin_here(self) -> float | None:
+        """When a small commit may be run by the caller, on the event loop: now. `end_here` must follow."""
+        now_s = perf_counter()
+        return now_s if not self._running and self._turns.may_begin(now_s) else None
+
+    def end_here(self, began_s: float) -> None:
+        """It has been run."""
+        self._turns.ended(began_s, perf_counter(), here=True)
+
     def _is_light(self, log: Committable) -> bool:
         return (
             self._running == 1 and log.pending_bytes <= SMALL_BYTES and self._turns.may_begin(perf_counter())

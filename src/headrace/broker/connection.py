@@ -28,13 +28,15 @@ from typing import TYPE_CHECKING, cast
 
 from headrace.broker.access import MOST_SASL_BYTES, Session
 from headrace.broker.apis.access import FAILURE_DELAY_S, raw_token
+from headrace.broker.apis.follower import Follower
 from headrace.broker.begun import Begun
+from headrace.broker.lane import Lane
 from headrace.broker.replies import Answer, Reply
 from headrace.errors import CorruptionError
 from headrace.kernels.batches import Outcome
 from headrace.storage import Extent
 from headrace.wire import Api, FrameAssembler, MalformedError, name_of
-from headrace.wire.framing import SMALL_FRAME_BYTES
+from headrace.wire.framing import SIZE_BYTES, SMALL_FRAME_BYTES
 
 if TYPE_CHECKING:
     from headrace.broker.apis.fetch import Attempt, Poll
@@ -99,6 +101,9 @@ class Connection(asyncio.BufferedProtocol):
         # What was asked last; the next request is often the same (`wire.repeats`).
         self.last_fetch: Attempt | None = None
         self.last_produce: Repeatable | None = None
+        self._follower: Follower | None = None
+        self._asked_s = 0.0  # when the follower's turn came
+        self._lane: Lane | None = None
         self._writable = asyncio.Event()
         self._writable.set()
         self._closed = False
@@ -148,6 +153,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self.moved_ms = self._broker.clock.monotonic_ms()
+        if self._at_rest and self._assembler.is_whole(nbytes) and self._serve_again(nbytes - SIZE_BYTES):
+            return
         try:
             self._assembler.received(nbytes)
         except MalformedError as error:
@@ -165,6 +172,9 @@ class Connection(asyncio.BufferedProtocol):
         if self._poll is not None:
             self._poll[0].cancel()
             self._poll = None
+        if self._follower is not None:
+            self._follower.close()
+            self._follower = None
         self._broker.dismiss(self, self._ending)
         if self.task is not None:
             self.task.cancel()  # a long poll or a parked join has nobody left to answer
@@ -242,7 +252,7 @@ class Connection(asyncio.BufferedProtocol):
     def _queue(self, work: bytearray | Begun[Answer] | Reply) -> None:
         """Leaves it to the task, behind what is queued and under way."""
         self._work.append(work)
-        if self._poll is None:
+        if self._poll is None and not (self._follower is not None and self._follower.waits):
             self._wake()
 
     def _wake(self) -> None:
@@ -262,6 +272,82 @@ class Connection(asyncio.BufferedProtocol):
         if self._paused:
             self._pause_or_resume()
         return work
+
+    # --- serve again --------------------------------------------------------------------------
+
+    def _serve_again(self, size: int) -> bool:
+        """Serves a small request that is like the last one, where it was received; False if it cannot."""
+        if self._outbox or self._muted_until or not self._writable.is_set():
+            return False
+        broker = self._broker
+        frame, address = broker.scratch[SIZE_BYTES : SIZE_BYTES + size], broker.scratch_at + SIZE_BYTES
+        try:
+            if frame[1] == FETCH:
+                return self._fetch_again(frame, address)
+            return frame[1] == PRODUCE and self._produce_again(frame, address)
+        except Exception as error:
+            self._break_off(error)
+            return True
+
+    def _fetch_again(self, frame: memoryview, address: int) -> bool:
+        if self._follower is None or not self._follower.asks_again(frame, address):
+            return False
+        self._asked_s, self._at_rest = perf_counter(), False
+        return True
+
+    def _produce_again(self, frame: memoryview, address: int) -> bool:
+        last, lane = self.last_produce, self._lane
+        if last is None or not self.clear_socket() >= 0:
+            return False
+        if lane is None or lane.last is not last:
+            lane = self._lane = Lane(self._broker, last, self._socket)
+        began = perf_counter()
+        left = lane.take(frame, address)
+        if left is None:
+            return False
+        if left and self._transport is not None:
+            self._transport.write(left)
+        self._broker.metrics.request_seconds.observe(perf_counter() - began, PRODUCE_NAME)
+        return True
+
+    def _follow(self) -> None:
+        """Somebody waits for records: the next request may be the same."""
+        attempt = self.last_fetch
+        if attempt is None or (self._follower is not None and self._follower.attempt is attempt):
+            return
+        if self._follower is not None:
+            self._follower.close()
+            self._follower = None
+        if attempt.kept is not None:
+            self._follower = Follower(self._broker, attempt, *attempt.kept, self)
+
+    def clear_socket(self) -> int:
+        """Its socket, if bytes may be written to it as they are, else -1."""
+        clear = self._transport is not None and self._is_clear(self._transport)
+        return self._socket if clear else -1
+
+    def send_room(self, size: int, sent: int) -> None:
+        """Sends the first bytes of the broker's room, of which so many are sent, as the follower's answer."""
+        try:
+            if sent < size and self._transport is not None:
+                self._send(self._broker.room[sent:size], self._transport)
+            self._broker.metrics.request_seconds.observe(perf_counter() - self._asked_s, FETCH_NAME)
+        except Exception as error:
+            self._break_off(error)
+        else:
+            self._go_on()
+
+    def serve_otherwise(self, frame: bytearray) -> None:
+        """Serves the follower's request the general way."""
+        self._work.appendleft(frame)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """What was waited for is over: the next request may be served."""
+        if self._work:
+            self._wake()
+        else:
+            self._at_rest = True
 
     # --- serve at once ------------------------------------------------------------------------
 
@@ -298,6 +384,7 @@ class Connection(asyncio.BufferedProtocol):
             self._send_at_once(started, began)
         else:
             self._poll, self._at_rest = (started, frame, began), False
+            self._follow()
         return True
 
     def _end_poll(self) -> None:
@@ -312,11 +399,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._send_at_once(reply, began)
         except Exception as error:
             self._break_off(error)
-            return
-        if self._work:
-            self._wake()
         else:
-            self._at_rest = True
+            self._go_on()
 
     def _break_off(self, error: Exception) -> None:
         """What was served at once failed: nothing behind it is served any more."""

@@ -37,6 +37,11 @@ class Inspector:
         self._check_all = check_all
         self._thread = ThreadPoolExecutor(1, "headrace-inspect")
 
+    @property
+    def looks_into_all(self) -> bool:
+        """Whether there is no batch whose records are not looked at."""
+        return self._check_all
+
     def looks_into(self, batch: memoryview | None, *, keyed: bool) -> bool:
         """Whether its records must be looked at: by `inspect` if `takes_long` says so, else by `check`."""
         if batch is None or len(batch) < HEADER_BYTES:

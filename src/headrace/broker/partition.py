@@ -11,10 +11,11 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 
 from headrace.broker.committer import Committer
 from headrace.errors import DiskError
-from headrace.storage import Appended, Marker, Newest, PartitionLog
+from headrace.storage import Appended, Lone, Marker, Newest, PartitionLog, Queued
 
 __all__ = ["Partition"]
 
@@ -33,11 +34,10 @@ class Partition:
         self._committer = committer
         self._committing = False
         self._idle_waiters: list[asyncio.Future[None]] = []
+        self._began_s = 0.0  # when the commit began that its caller runs
         self._unsynced: deque[tuple[int, int, Synced]] = deque()
         self._readers: set[Callable[[], None]] = set()
         self._postponed: asyncio.TimerHandle | None = None  # the commit of markers
-        # Where it stood when a fetch found nothing in it, and what was answered of it.
-        self.nothing_to_fetch: tuple[tuple[int, int, int, bool], bytes] | None = None
         self.newest: Newest | None = None  # while readers are told of it
         self.produced_records = self.produced_bytes = 0
         self.fetched_records = self.fetched_bytes = 0
@@ -55,6 +55,35 @@ class Partition:
             if not self._committing:
                 self._commit(alone=alone)
         return appended
+
+    def begin_alone(self, count: int, size: int, now_ms: int) -> Lone | None:
+        """Where a plain batch goes that its caller commits here and now; None if it must be appended.
+
+        `end_alone` must follow, before anything else.
+        """
+        if self._committing or self._postponed is not None:
+            return None
+        began_s = self._committer.begin_here()
+        if began_s is None:
+            return None
+        self._began_s = began_s
+        return self.log.begin_alone(count, size, now_ms)
+
+    def end_alone(self, batch: Queued | None, *, sync_s: float = 0.0, error: OSError | None = None) -> None:
+        """It was committed, or it is None; DiskError if the disk refused. Whoever reads has been told."""
+        self._committer.end_here(self._began_s)
+        self.log.end_alone(batch, sync_s=sync_s, error=error)
+        if batch is not None:
+            self.produced_records += batch.next_offset - batch.base_offset
+            self.produced_bytes += len(batch.batch)
+            if self.log.chores_due:
+                self._committing = True
+                self._committer.run_on_thread(self.log.do_chores, self._commit_next)
+
+    @property
+    def readers(self) -> AbstractSet[Callable[[], None]]:
+        """Who is told when there is more."""
+        return self._readers
 
     def append_marker(self, marker: Marker, *, now_ms: int, may_wait: bool = False) -> int:
         """Queues the end of a producer's transaction and starts a commit if none runs; its offset.

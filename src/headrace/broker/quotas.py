@@ -97,6 +97,12 @@ class Quotas:
                 await self._broker.in_thread(self._disk.replace_file, self._path, _encoded(table))
                 self.table = table
 
+    @property
+    def are_none(self) -> bool:
+        """Whether every client may move as much as it likes."""
+        settings = self._broker.settings
+        return not (self.table or settings.quota_producer_bytes_per_s or settings.quota_consumer_bytes_per_s)
+
     def rate(self, key: str, client_id: str) -> float:
         """Bytes a second that a client may move; 0 if as many as it likes."""
         for name in (client_id, None) if self.table else ():

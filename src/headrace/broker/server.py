@@ -38,6 +38,8 @@ from headrace.broker.transactions import Transactions
 from headrace.clock import Clock, SystemClock
 from headrace.errors import ConfigError
 from headrace.groups import GroupSettings
+from headrace.kernels.library import address_of
+from headrace.kernels.requests import ROOM_BYTES
 from headrace.serving import descriptor_of
 from headrace.storage import CompactionLimits, DataDirectory, Disk, PartitionLog
 from headrace.wire import Api, MalformedError, Request, decode_request, encode_response, name_of
@@ -74,7 +76,10 @@ class Broker:
         self.clock = clock or SystemClock()
         self._disk = disk or Disk()
         self.scratch = memoryview(bytearray(SMALL_FRAME_BYTES))
+        self.scratch_at = address_of(self.scratch)
         self.window = memoryview(bytearray(settings.fetch_window_bytes))
+        self.room = memoryview(bytearray(ROOM_BYTES))  # for answers that are sent where they are written
+        self.room_at = address_of(self.room)
         self.loop_descriptor = -1  # readable when the event loop has something to do, or -1
         self._waiting = select.poll()
         self.metrics = Metrics()

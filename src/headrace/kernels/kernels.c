@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/types.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 #if defined(__x86_64__)
@@ -26,6 +27,12 @@
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
 #endif
+#endif
+
+#if defined(__APPLE__)
+#define SYNC fsync /* never called: there, a sync needs more than that (`storage.disk`) */
+#else
+#define SYNC fdatasync
 #endif
 
 typedef const uint8_t *place;
@@ -546,6 +553,244 @@ int64_t send_checked(int64_t file, int64_t socket, int64_t others, uint8_t *wind
         if (sent >= most || is_readable(others))
             return TURN_IS_OVER;
     }
+}
+
+/* --- requests that are sent again --------------------------------------------------------- */
+
+enum {
+    CORRELATION_AT = 4, /* behind API key and version, */
+    HEADER_AT = 8,      /* before everything that is the same in the next request */
+    LONG_LENGTH = 128,  /* a length or count that needs a second byte */
+};
+
+/* Whether frame[0, end) is shape[0, end), whatever the correlation id. */
+static inline int begins_alike(place frame, place shape, int64_t end)
+{
+    return !memcmp(frame, shape, CORRELATION_AT) && !memcmp(frame + HEADER_AT, shape + HEADER_AT, end - HEADER_AT);
+}
+
+/* What a partition of a fetch request has: number, leader epoch, offset, and what does not change. */
+enum { ASKED_BYTES = 33, ASKED_EPOCH_AT = 4, ASKED_OFFSET_AT = 8, ASKED_REST_AT = 16, BEHIND_ASKED = 4 };
+
+/* Whether the fetch request in frame[0, size) is the one in `shape`, of the same size, from other
+ * offsets and with its `count` partitions, fewer than 128, which begin at `start`, in any order.
+ * The offset of each, in the shape's order, goes to `offsets`, and the shape's place of each that
+ * is asked for, as they come, to `order`. */
+int64_t match_fetch(place frame, int64_t size, place shape, int64_t start, int64_t count, int64_t *offsets,
+                    int64_t *order)
+{
+    uint8_t seen[LONG_LENGTH] = {0};
+    int64_t end = start + count * ASKED_BYTES, known = 0;
+    if (size != end + BEHIND_ASKED || !begins_alike(frame, shape, start) ||
+        memcmp(frame + end, shape + end, BEHIND_ASKED))
+        return 0;
+    for (int64_t i = 0; i < count; i++, known++) {
+        place at = frame + start + i * ASKED_BYTES, twin;
+        for (int64_t tried = 0;; tried++, known++) { /* mostly the next one, since they are sent in turn */
+            if (tried == count)
+                return 0;
+            if (known >= count)
+                known = 0;
+            twin = shape + start + known * ASKED_BYTES;
+            if (!memcmp(at, twin, ASKED_EPOCH_AT))
+                break;
+        }
+        if (seen[known]++ || memcmp(at + ASKED_EPOCH_AT, twin + ASKED_EPOCH_AT, ASKED_OFFSET_AT - ASKED_EPOCH_AT) ||
+            memcmp(at + ASKED_REST_AT, twin + ASKED_REST_AT, ASKED_BYTES - ASKED_REST_AT))
+            return 0;
+        offsets[known] = big_endian(at + ASKED_OFFSET_AT, 8);
+        order[i] = known;
+    }
+    return 1;
+}
+
+static inline uint8_t *put(uint8_t *at, int64_t value, int bytes)
+{
+    for (int i = bytes; i--; value >>= 8)
+        at[i] = (uint8_t)value;
+    return at + bytes;
+}
+
+static inline uint8_t *put_octets(uint8_t *at, place octets, int64_t size)
+{
+    memcpy(at, octets, (size_t)size);
+    return at + size;
+}
+
+static inline uint8_t *put_length(uint8_t *at, uint64_t length)
+{
+    for (; length >= LONG_LENGTH; length >>= 7)
+        *at++ = (uint8_t)(length | LONG_LENGTH);
+    *at++ = (uint8_t)length;
+    return at;
+}
+
+/* Where a partition stands, as its readers are told. `requests.py` has the same. */
+struct standing {
+    int64_t index, high_watermark, last_stable, log_start;
+};
+
+/* A fetch request, and what its answer says before its partitions: the only topic, and their number. */
+struct fetch {
+    place frame, head;
+    int64_t head_size;
+    struct standing *standings;
+    const int64_t *order; /* of the partitions, as places in `standings` */
+    int64_t count, committed;
+};
+
+/* Writes the answer: each partition in its turn, without records but for the `chosen` one, by its
+ * place in `standings`, if it is one. Its size; `out` holds all of that. */
+int64_t write_fetched(uint8_t *out, const struct fetch *fetch, int64_t chosen, place records, int64_t size)
+{
+    uint8_t *at = put_octets(out + 4, fetch->frame + CORRELATION_AT, 4);
+    at = put(at, 0, 1 + 4 + 2 + 4); /* no tagged fields, no throttling, no error, no session */
+    at = put_octets(at, fetch->head, fetch->head_size);
+    for (int64_t i = 0; i < fetch->count; i++) {
+        const struct standing *standing = fetch->standings + fetch->order[i];
+        int64_t length = fetch->order[i] == chosen ? size : 0;
+        at = put(put(at, standing->index, 4), 0, 2);
+        at = put(put(put(at, standing->high_watermark, 8), standing->last_stable, 8), standing->log_start, 8);
+        at = put(put(at, fetch->committed, 1), -1, 4); /* none were aborted, read from us */
+        at = put_length(at, (uint64_t)length + 1);
+        at = put(put_octets(at, records, length), 0, 1);
+    }
+    at = put(at, 0, 2);
+    put(out, at - out - 4, 4);
+    return at - out;
+}
+
+/* Of the batch in a produce request: partition, start and size, number of records, first and last time. */
+enum { FOUND_INDEX, FOUND_START, FOUND_SIZE, FOUND_COUNT, FOUND_FIRST, FOUND_LAST };
+
+/* Whether frame[0, size) begins as `shape` does up to `start`, and has one partition behind it with
+ * one plain batch, intact, as a producer may send it: not compressed, of no producer that is
+ * remembered, its times the records' own. What of it there is to know goes to `found`. */
+int64_t find_plain_batch(place frame, int64_t size, place shape, int64_t start, int64_t *found)
+{
+    if (size < start + 6 || !begins_alike(frame, shape, start) || frame[start] != 2)
+        return 0;
+    place at = frame + start + 1, end = frame + size;
+    int64_t length = 0;
+    found[FOUND_INDEX] = big_endian(at, 4);
+    at += 4;
+    for (int shift = 0;; shift += 7) {
+        if (at == end || shift > 21)
+            return 0;
+        length |= (int64_t)(*at & 127) << shift;
+        if (*at++ < LONG_LENGTH)
+            break;
+    }
+    if (--length < RECORDS_AT || end - at != length + 3 || at[length] || at[length + 1] || at[length + 2])
+        return 0;
+    int64_t count = big_endian(at + COUNT_AT, 4);
+    if (batch_end(at, at + length) != at + length || big_endian(at + BASE_OFFSET_AT, 8) ||
+        big_endian(at + ATTRIBUTES_AT, 2) || big_endian(at + PRODUCER_ID_AT, 8) >= 0 || count < 1 ||
+        count != big_endian(at + LAST_DELTA_AT, 4) + 1 ||
+        (uint32_t)big_endian(at + CRC_AT, 4) != (uint32_t)~checksum_here(UINT32_MAX, at + ATTRIBUTES_AT, at + length))
+        return 0;
+    found[FOUND_START] = at - frame;
+    found[FOUND_SIZE] = length;
+    found[FOUND_COUNT] = count;
+    found[FOUND_FIRST] = big_endian(at + BASE_TIMESTAMP_AT, 8);
+    found[FOUND_LAST] = big_endian(at + MAX_TIMESTAMP_AT, 8);
+    return 1;
+}
+
+/* One small batch that came alone, from its request to the disk, its reader and its producer.
+ * `requests.py` has the same fields. */
+struct lane {
+    uint8_t *batch; /* where it is, and in which request, */
+    int64_t size;
+    place frame;
+    int64_t partition, count;      /* for whom, with how many records, */
+    int64_t file, position;        /* where it is to go, */
+    int64_t base_offset, log_start;
+    place head; /* what the answer to the producer says before its partitions, */
+    int64_t head_size;
+    int64_t others; /* readable when somebody else has something to do, or -1, */
+    int64_t producer, reader; /* sockets; the reader's is -1 if nobody waits, */
+    const struct fetch *fetch;
+    int64_t chosen;
+    uint8_t *room; /* for both answers */
+    int64_t error, synced_ns;  /* what came of it: the disk's error, how long the sync took, */
+    int64_t told, told_sent;   /* size of the reader's answer, and how much of it was sent, */
+    int64_t acknowledged, acknowledged_sent; /* and the producer's, which stands behind it */
+};
+
+_Static_assert(sizeof(place) == sizeof(int64_t), "an address is one of the numbers");
+
+enum { NOT_ALONE = 0, NOT_WRITTEN = 1, NOT_SYNCED = 2, COMMITTED = 3 };
+
+static int write_all(int file, place at, int64_t size, int64_t position)
+{
+    while (size) {
+        ssize_t count = pwrite(file, at, (size_t)size, position);
+        if (count < 0 && errno == EINTR)
+            continue;
+        if (count <= 0)
+            return count ? errno : EIO;
+        at += count;
+        position += count;
+        size -= count;
+    }
+    return 0;
+}
+
+static int64_t monotonic_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000000LL + now.tv_nsec;
+}
+
+/* How much of it a socket takes now; whoever sends the rest finds out what is wrong. */
+static int64_t send_now(int64_t socket, place octets, int64_t size)
+{
+    ssize_t sent = write((int)socket, octets, (size_t)size);
+    return sent > 0 ? sent : 0;
+}
+
+/* Writes the batch with its offset, syncs the file, answers the reader and then the producer.
+ * Nothing is done if somebody else has something to do, who might share the sync; nobody is
+ * answered if the disk refuses. */
+int64_t commit_alone(struct lane *lane)
+{
+    if (is_readable(lane->others))
+        return NOT_ALONE;
+    put(lane->batch + BASE_OFFSET_AT, lane->base_offset, 8);
+    put(lane->batch + EPOCH_AT, 0, 4);
+    int64_t began = 0, came = COMMITTED;
+    if ((lane->error = write_all((int)lane->file, lane->batch, lane->size, lane->position)))
+        came = NOT_WRITTEN;
+    else {
+        began = monotonic_ns();
+        if (SYNC((int)lane->file)) {
+            lane->error = errno;
+            came = NOT_SYNCED;
+        }
+    }
+    if (came != COMMITTED) {
+        put(lane->batch + BASE_OFFSET_AT, 0, 8); /* as it came */
+        return came;
+    }
+    lane->synced_ns = monotonic_ns() - began;
+    lane->told = lane->told_sent = 0;
+    if (lane->reader >= 0) {
+        struct standing *standing = lane->fetch->standings + lane->chosen;
+        standing->high_watermark = standing->last_stable = lane->base_offset + lane->count;
+        lane->told = write_fetched(lane->room, lane->fetch, lane->chosen, lane->batch, lane->size);
+        lane->told_sent = send_now(lane->reader, lane->room, lane->told);
+    }
+    uint8_t *out = lane->room + lane->told, *at = put_octets(out + 4, lane->frame + CORRELATION_AT, 4);
+    at = put_octets(put(at, 0, 1), lane->head, lane->head_size);
+    at = put(put(put(at, 2, 1), lane->partition, 4), 0, 2);
+    at = put(put(put(at, lane->base_offset, 8), -1, 8), lane->log_start, 8);
+    at = put(put(at, 1, 1), 0, 1 + 1 + 1 + 4 + 1); /* no record errors, message, tagged fields, throttling */
+    lane->acknowledged = at - out;
+    put(out, lane->acknowledged - 4, 4);
+    lane->acknowledged_sent = send_now(lane->producer, out, lane->acknowledged);
+    return COMMITTED;
 }
 
 /* --- JSON -------------------------------------------------------------------------------- */

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from headrace.errors import ConfigError
 
-__all__ = ["INT", "LIBRARY", "POINTER", "library"]
+__all__ = ["INT", "LIBRARY", "POINTER", "address_of", "brief", "library"]
 
 LIBRARY = Path(__file__).with_name("_kernels.so")
 INT, POINTER = ctypes.c_int64, ctypes.c_void_p
@@ -15,8 +15,23 @@ INT, POINTER = ctypes.c_int64, ctypes.c_void_p
 @cache
 def library() -> ctypes.CDLL:
     """Loads it once; ConfigError if it is missing or made for another machine."""
+    return _loaded(ctypes.CDLL)
+
+
+@cache
+def brief() -> ctypes.CDLL:
+    """The same, for calls of a microsecond: they keep Python's lock."""
+    return _loaded(ctypes.PyDLL)
+
+
+def address_of(octets: bytearray | memoryview) -> int:
+    """Where writable bytes are, for as long as they are kept and do not change their size."""
+    return ctypes.addressof(ctypes.c_char.from_buffer(octets))
+
+
+def _loaded(load: type[ctypes.CDLL]) -> ctypes.CDLL:
     try:
-        loaded = ctypes.CDLL(str(LIBRARY))
+        loaded = load(str(LIBRARY))
     except OSError as error:
         raise ConfigError(
             f"the compiled part of Headrace cannot be loaded: {error}. Install the package again: "
@@ -27,6 +42,10 @@ def library() -> ctypes.CDLL:
         "check_bytes": [POINTER, INT, POINTER],
         "send_checked": [INT, INT, INT, POINTER, INT, INT, INT, POINTER, POINTER],
         "sum_bytes": [POINTER, INT, INT],
+        "match_fetch": [POINTER, INT, POINTER, INT, INT, POINTER, POINTER],
+        "write_fetched": [POINTER, POINTER, INT, POINTER, INT],
+        "find_plain_batch": [POINTER, INT, POINTER, INT, POINTER],
+        "commit_alone": [POINTER],
         "lay_out_records": [POINTER, INT, INT, INT, INT, INT, POINTER, INT],
         "count_records": [POINTER, INT],
         "lay_out_batches": [POINTER, INT, POINTER, INT],

@@ -18,10 +18,11 @@ from headrace.storage.directory import DataDirectory, Topic, check_topic_name
 from headrace.storage.disk import Disk
 from headrace.storage.extent import Extent
 from headrace.storage.files import Files
-from headrace.storage.log import Appended, PartitionLog, TimedOffset
+from headrace.storage.log import Appended, Lone, PartitionLog, TimedOffset
 from headrace.storage.newest import Newest
 from headrace.storage.producers import OpenTransaction, ProducerState
 from headrace.storage.topic_config import TopicConfig
+from headrace.storage.writer import Queued
 
 __all__ = [
     "AbortedTransaction",
@@ -32,11 +33,13 @@ __all__ = [
     "Disk",
     "Extent",
     "Files",
+    "Lone",
     "Marker",
     "Newest",
     "OpenTransaction",
     "PartitionLog",
     "ProducerState",
+    "Queued",
     "TimedOffset",
     "Topic",
     "TopicConfig",

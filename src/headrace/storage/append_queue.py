@@ -88,6 +88,15 @@ class AppendQueue:
             self._enqueue(batch, base_offset + delta + 1, timestamp_ms, now_ms, entry)
         return Appended(base_offset, base_offset + delta, timestamp_ms)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is queued, and the next append begins no new generation."""
+        return not self._queue and self._refused is None and self.failed is None
+
+    def skip_to(self, end_offset: int) -> None:
+        """What was to come next has been written already, while it was idle."""
+        self.end_offset = end_offset
+
     def append_marker(self, marker: Marker, now_ms: int) -> int:
         """Queues the end of a producer's transaction; its offset."""
         batch = encode_marker(marker, now_ms)

@@ -70,6 +70,12 @@ class Disk:
         """Whether its descriptors are the system's, and reading them leads past nobody."""
         return type(self).pread_into is Disk.pread_into
 
+    @property
+    def commits_plainly(self) -> bool:
+        """Whether a write and a sync of its descriptors are the system's own, whoever calls them."""
+        plain = type(self).pwritev is Disk.pwritev and type(self).sync is Disk.sync
+        return plain and sys.platform == "linux"
+
     def size(self, fd: int) -> int:
         return os.fstat(fd).st_size
 

@@ -5,6 +5,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from headrace.errors import CorruptionError, DiskError, RequestError
 from headrace.records import Marker, stamp_append_time
@@ -28,12 +29,20 @@ from headrace.storage.times import TimedOffset, find_largest_timestamp, find_tim
 from headrace.storage.topic_config import TopicConfig
 from headrace.storage.writer import LogWriter, Queued
 
-__all__ = ["Appended", "PartitionLog", "TimedOffset"]
+__all__ = ["Appended", "Lone", "PartitionLog", "TimedOffset"]
 
 logger = logging.getLogger("headrace.storage")
 
 _OFFSET_OUT_OF_RANGE = 1
 _DEFAULT_LIMITS = CompactionLimits()
+
+
+class Lone(NamedTuple):
+    """Where one batch goes that is written by whoever has it: a descriptor, a position, its offset."""
+
+    fd: int
+    position: int
+    base_offset: int
 
 
 class PartitionLog:
@@ -216,6 +225,41 @@ class PartitionLog:
                 small = self._appends.written(queue) <= MOST_BYTES
                 self._unread = queue if small else None
             return self.high_watermark
+
+    def begin_alone(self, count: int, size: int, now_ms: int) -> Lone | None:
+        """Lets the caller write one batch of so many records, for which nothing else waits, and sync it.
+
+        The batch is as plain as can be: it has no producer id, and the topic stamps no
+        times. None if it must be appended and committed; otherwise nothing else is
+        written until `end_alone`, which must follow on the same thread.
+        """
+        if not self._writer_lock.acquire(blocking=False):
+            return None
+        appends, place = self._appends, None
+        base_offset = appends.end_offset
+        try:
+            if appends.is_idle and base_offset == self.last_stable_offset:
+                place = self._writer.begin_alone(size, base_offset + count, now_ms)
+        except OSError:  # the general way will meet it, too
+            place = None
+        if place is None:
+            self._writer_lock.release()
+            return None
+        return Lone(*place, base_offset)
+
+    def end_alone(self, batch: Queued | None, *, sync_s: float = 0.0, error: OSError | None = None) -> None:
+        """The batch is on disk, or it is None and nothing was done, unless the disk refused it.
+
+        Raises DiskError then, as `commit` does: the batch is dropped.
+        """
+        try:
+            self._writer.end_alone(batch, sync_s)
+            if error is not None:
+                raise self._refuse(error) from error
+            if batch is not None:
+                self._appends.skip_to(batch.next_offset)
+        finally:
+            self._writer_lock.release()
 
     def take_newest(self, *, wanted: bool = True) -> Newest | None:
         """What the last commit made readable, if it was little; once. Not `wanted`: only lets it go.

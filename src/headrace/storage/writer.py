@@ -54,6 +54,7 @@ class LogWriter:
         self._saved_position = self.active.size_bytes
         self._saved_ms = self._written_ms = 0
         self._refused: OSError | None = None  # what a chore failed with that the next commit must tell
+        self._commits_plainly = reader.files.disk.commits_plainly
         reader.tail = Tail(self.active)
         self._zeros = self._no_zeros_yet()
 
@@ -71,7 +72,7 @@ class LogWriter:
         run: list[Queued] = []
         size = self.active.size_bytes
         for queued in queue:
-            if size and self._is_full(size, queued):
+            if size and self._is_full(size + len(queued.batch), queued.next_offset, queued.now_ms):
                 self._flush(run)
                 self.roll()
                 run, size = [], 0
@@ -85,12 +86,12 @@ class LogWriter:
         if self._refused is not None:
             raise self._refused
 
-    def _is_full(self, size: int, queued: Queued) -> bool:
+    def _is_full(self, size: int, next_offset: int, now_ms: int) -> bool:
         active, config = self.active, self.config
         return (
-            size + len(queued.batch) > config.segment_bytes
-            or queued.next_offset - active.base_offset > _OFFSET_SPAN
-            or (active.created_ms > 0 and queued.now_ms - active.created_ms >= config.segment_ms)
+            size > config.segment_bytes
+            or next_offset - active.base_offset > _OFFSET_SPAN
+            or (active.created_ms > 0 and now_ms - active.created_ms >= config.segment_ms)
         )
 
     def _flush(self, run: list[Queued]) -> None:
@@ -103,14 +104,41 @@ class LogWriter:
             end = write_all(reader.files.disk, fd, [queued.batch for queued in run], position)
             began = perf_counter()
             sync(reader.files.disk, fd)
-            if reader.files.on_sync is not None:
-                reader.files.on_sync(perf_counter() - began)
+            sync_s = perf_counter() - began
         finally:
             reader.files.unpin(active.file)
+        self._synced(active, run, end, sync_s)
+
+    def _synced(self, active: Segment, run: list[Queued], end: int, sync_s: float) -> None:
+        """The batches are on disk, and the segment ends at `end`."""
+        if self.reader.files.on_sync is not None:
+            self.reader.files.on_sync(sync_s)
         if active.created_ms == 0:
             active.created_ms = run[0].now_ms
-        self._zeros.note_append(end, appended_bytes=end - position, segment_bytes=self.config.segment_bytes)
+        size, segment_bytes = end - active.size_bytes, self.config.segment_bytes
+        self._zeros.note_append(end, appended_bytes=size, segment_bytes=segment_bytes)
         self._publish(active, run, end)
+
+    def begin_alone(self, size: int, next_offset: int, now_ms: int) -> tuple[int, int] | None:
+        """Descriptor and position for one batch that the caller writes and syncs; `end_alone` must follow.
+
+        None if it must be written the general way.
+        """
+        active = self.reader.segments[-1]
+        position = active.size_bytes
+        if self._refused is not None or not self._commits_plainly:
+            return None
+        if position and self._is_full(position + size, next_offset, now_ms):
+            return None
+        return self.reader.files.pin(active.file), position
+
+    def end_alone(self, queued: Queued | None, sync_s: float) -> None:
+        """The batch was written and synced; None: it was not."""
+        active = self.active
+        self.reader.files.unpin(active.file)
+        if queued is not None:
+            self._synced(active, [queued], active.size_bytes + len(queued.batch), sync_s)
+            self._written_ms = queued.now_ms
 
     def _publish(self, active: Segment, run: list[Queued], end: int) -> None:
         """Lets readers see what was synced: positions first, the high watermark last."""

@@ -13,8 +13,9 @@ from collections.abc import Callable
 
 from headrace.wire.values import MalformedError
 
-__all__ = ["SMALL_FRAME_BYTES", "FrameAssembler", "FrameBuffers"]
+__all__ = ["SIZE_BYTES", "SMALL_FRAME_BYTES", "FrameAssembler", "FrameBuffers"]
 
+SIZE_BYTES = 4  # what precedes every frame
 SMALL_FRAME_BYTES = 64 * 1024
 FIRST_BUFFER_BYTES = 1024 * 1024 + SMALL_FRAME_BYTES
 LEAST_FRAME_BYTES = 8  # API key, version and correlation id
@@ -126,18 +127,25 @@ class FrameAssembler:
             return memoryview(self._large)[self._received :]
         return self._scratch
 
+    def is_whole(self, count: int) -> bool:
+        """Whether the next `count` bytes, as they were written into `buffer()`, are one small frame."""
+        size = count - SIZE_BYTES
+        return (
+            self._large is None
+            and not self._leftover
+            and size == int.from_bytes(self._scratch[:SIZE_BYTES], "big")
+            and LEAST_FRAME_BYTES <= size <= min(SMALL_FRAME_BYTES, self._max_bytes)
+        )
+
     def received(self, count: int) -> None:
         """Takes `count` bytes that were written into `buffer()`; raises MalformedError."""
-        if self._large is None:
-            scratch = self._scratch
-            if count - 4 == int.from_bytes(scratch[:4], "big") <= SMALL_FRAME_BYTES and not self._leftover:
-                self._check(count - 4)  # one small frame and nothing else, as nearly always
-                self._emit(bytearray(scratch[4:count]))
-            else:
-                self._assemble(self._leftover + bytes(scratch[:count]))
-            return
-        self._received += count
-        self._go_on()
+        if self.is_whole(count):  # as nearly always
+            self._emit(bytearray(self._scratch[SIZE_BYTES:count]))
+        elif self._large is None:
+            self._assemble(self._leftover + bytes(self._scratch[:count]))
+        else:
+            self._received += count
+            self._go_on()
 
     def unblock(self) -> None:
         """Tries again after `reserve` said no."""

@@ -12,20 +12,21 @@ general codec writes; `tests/property/wire` holds them to it.
 """
 
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from headrace.kernels.library import address_of
+from headrace.kernels.requests import FetchAgain, PlainBatch, ProduceAgain
 from headrace.wire.hot import BY_ID, FETCH_WITHOUT_REPLICA, Unusual, read_size, short
 from headrace.wire.schemas import MESSAGES
 from headrace.wire.values import Frame, write_uvarint
 
-__all__ = ["FetchShape", "ProduceShape", "fetched"]
+__all__ = ["FetchShape", "ProduceShape"]
 
 _PRODUCE, _FETCH = 0, 1
 _HEADER_AT = 8  # behind API key, version and correlation id
 _UNFIT = (Unusual, struct.error, IndexError)
 _int32_at = struct.Struct(">i").unpack_from
-_Records = bytes | bytearray | memoryview
 
 
 def _behind_header(frame: bytearray) -> int:
@@ -53,14 +54,15 @@ def _one_topic(frame: bytearray, position: int, by_id: bool) -> tuple[bytes, int
 class ProduceShape:
     """A produce request for one topic, outside of transactions, whatever partitions and records it has."""
 
-    __slots__ = ("_head", "_topic", "version")
+    __slots__ = ("_again", "_head", "_topic", "version")
     _start_answer = struct.Struct(">iiB")
     _add_part = struct.Struct(">ihqqqBBB").pack  # at the end: no record errors, no message, no tagged fields
     _end_answer = struct.Struct(">BiB").pack
 
-    def __init__(self, head: bytes, topic: bytes, version: int) -> None:
+    def __init__(self, frame: bytes, topic: bytes, version: int) -> None:
         """Use `of`."""
-        self._head = head
+        self._head = frame[_HEADER_AT:]
+        self._again = ProduceAgain(frame)
         self._topic = b"\2" + topic  # one of them
         self.version = version
 
@@ -76,7 +78,14 @@ class ProduceShape:
             topic, end = _one_topic(frame, position + 7, version >= BY_ID)
         except _UNFIT:
             return None
-        return cls(bytes(frame[_HEADER_AT:end]), topic, version)
+        return cls(bytes(frame[:end]), topic, version)
+
+    def plain_batch(self, address: int, size: int) -> PlainBatch | None:
+        """The only batch of the next request, which is `size` bytes there, if it is as plain as can be.
+
+        It is whole and intact then, and as `records.check_batch` demands of a producer's.
+        """
+        return self._again.plain_batch(address, size)
 
     def again(self, frame: bytearray) -> list[tuple[int, memoryview]] | None:
         """Partitions and records of the next request, if it is of this shape and version."""
@@ -101,6 +110,11 @@ class ProduceShape:
             return None
         return found
 
+    @property
+    def head(self) -> bytes:
+        """What the answer says before its partitions, behind correlation id and tagged fields."""
+        return self._topic
+
     def answer(
         self, correlation_id: int, throttle_ms: int, parts: Sequence[Mapping[str, Any]]
     ) -> Frame | None:
@@ -121,41 +135,18 @@ class ProduceShape:
 # --- fetch ------------------------------------------------------------------------------------
 
 
-_pack_fetched = struct.Struct(">ihqqqBi").pack
-
-
-def fetched(
-    index: int, high_watermark: int, last_stable: int, log_start: int, *, committed: bool, records: _Records
-) -> bytes:
-    """A partition's part of the answer to a fetch, where nothing went wrong and nothing was aborted."""
-    out = bytearray(
-        _pack_fetched(index, 0, high_watermark, last_stable, log_start, 1 if committed else 0, -1)
-    )
-    write_uvarint(out, len(records) + 1)
-    out += records
-    out.append(0)
-    return bytes(out)
-
-
 class FetchShape:
     """A fetch of one topic, from whatever offsets, its partitions in any order."""
 
-    __slots__ = ("_fixed", "_head", "_size", "_topic", "version")
-    _each_part = struct.Struct(">i4sq17s")  # between its number and its offset, and behind that: as it was
-    _start_answer = struct.Struct(">iiBihi").pack
+    __slots__ = ("again", "indexes", "version")
+    _each_part = struct.Struct(">i4sq17s")  # its number, what is as it was, its offset, what is as it was
     _behind_parts = b"\0\1\1\0"  # no tagged fields, nothing forgotten, no rack, no tagged fields
 
-    def __init__(self, head: bytes, topic: bytes, parts: memoryview, version: int) -> None:
+    def __init__(self, frame: bytes, start: int, head: bytes, indexes: list[int], version: int) -> None:
         """Use `of`."""
-        self._head = head
-        self._fixed = {index: (before, behind) for index, before, _, behind in self._each(parts)}
-        self._topic = b"\2" + topic + head[-1:]  # one of them, and how many partitions
-        self._size = _HEADER_AT + len(head) + len(parts) + len(self._behind_parts)
+        self.again = FetchAgain(frame, start, head, indexes)
+        self.indexes = indexes
         self.version = version
-
-    @classmethod
-    def _each(cls, parts: memoryview) -> Iterable[tuple[int, bytes, int, bytes]]:
-        return cls._each_part.iter_unpack(parts)
 
     @classmethod
     def of(cls, frame: bytearray, version: int) -> "FetchShape | None":
@@ -171,28 +162,15 @@ class FetchShape:
         end = start + count * cls._each_part.size
         if frame[end:] != cls._behind_parts:
             return None
-        shape = cls(bytes(frame[_HEADER_AT:start]), topic, memoryview(frame)[start:end], version)
-        return shape if len(shape._fixed) == count else None
-
-    def again(self, frame: bytearray) -> dict[int, int] | None:
-        """The offset of each partition, in their order, if the next request is of this shape and version."""
-        start, end = _HEADER_AT + len(self._head), len(frame) - len(self._behind_parts)
-        if (
-            len(frame) != self._size
-            or frame[_HEADER_AT:start] != self._head
-            or frame[end:] != self._behind_parts
-        ):
+        indexes = [each[0] for each in cls._each_part.iter_unpack(memoryview(frame)[start:end])]
+        if len(set(indexes)) < count:
             return None
-        fixed, asked = self._fixed, {}
-        for index, before, offset, behind in self._each(memoryview(frame)[start:end]):
-            if fixed.get(index) != (before, behind):
-                return None
-            asked[index] = offset
-        return asked if len(asked) == len(fixed) else None
+        head = b"\2" + topic + frame[position:start]  # one of them, and how many partitions
+        return cls(bytes(frame), start, head, indexes, version)
 
-    def answer(self, correlation_id: int, throttle_ms: int, parts: Sequence[bytes]) -> Frame:
-        """The whole answer, given what `fetched` made of each partition."""
-        body = b"".join((self._topic, *parts, b"\0\0"))
-        out = Frame(self._start_answer(len(body) + 15, correlation_id, 0, throttle_ms, 0, 0))
-        out += body
-        return out
+    def offsets(self, frame: bytearray) -> dict[int, int] | None:
+        """The offset of each partition, in their order, if the next request is of this shape."""
+        again = self.again
+        if not again.matches(address_of(frame), len(frame)):
+            return None
+        return {self.indexes[place]: again.offsets[place] for place in again.order}

@@ -103,6 +103,15 @@ class LoadProducer:
         self._producer.flush(150)
 
 
+class LoneProducer(LoadProducer):
+    """Sends one record after the other, each when the last one is answered."""
+
+    def step(self) -> None:
+        self._send()
+        while self._waiting:
+            self._producer.poll(0.02)
+
+
 class LiveConsumer:
     """Reads every partition from the start on and stays at the end; never told that an offset is gone."""
 

@@ -9,7 +9,7 @@ import random
 import signal
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import confluent_kafka as ck
@@ -24,6 +24,7 @@ from load import (
     UNTIL_ACKED,
     LiveConsumer,
     LoadProducer,
+    LoneProducer,
     Worker,
     read_back,
 )
@@ -96,16 +97,29 @@ def crash_and_restart(broker: BrokerProcess, history: History, choose: random.Ra
     return broker.start_seconds
 
 
-def campaign(broker: BrokerProcess, seed: int, cycles: int) -> None:
+def start_lone(bootstrap: str, history: History) -> list[Worker]:
+    clients = (
+        LoneProducer("a", bootstrap, history, {"linger.ms": 0, **ONCE}),
+        LiveConsumer(bootstrap, history),
+    )
+    return [Worker(client.step, client.end) for client in clients]
+
+
+def campaign(
+    broker: BrokerProcess,
+    seed: int,
+    cycles: int,
+    start: Callable[[str, History], list[Worker]] = start_load,
+    consumers: int = 2,
+) -> None:
     history, choose = History(), random.Random(seed)
-    workers = start_load(broker.bootstrap, history)
+    workers = start(broker.bootstrap, history)
     starts = [crash_and_restart(broker, history, choose) for _ in range(cycles)]
     wait_for_acks(history, 100)
-    *producers, first, second = workers
-    for producer in producers:
+    for producer in workers[:-consumers]:
         producer.stop()
     wait_for_readers(history)
-    for consumer in (first, second):
+    for consumer in workers[-consumers:]:
         consumer.stop()
     read_back(broker.bootstrap, history)
     print(
@@ -121,6 +135,13 @@ def campaign(broker: BrokerProcess, seed: int, cycles: int) -> None:
 @pytest.mark.timeout(900)
 def test_twenty_crashes_under_load_lose_and_reuse_nothing(broker: BrokerProcess, seed: int):
     campaign(broker, seed, cycles=20)
+
+
+@pytest.mark.timeout(900)
+def test_ten_crashes_between_records_that_are_sent_alone_lose_and_reuse_nothing(
+    broker: BrokerProcess, seed: int
+):
+    campaign(broker, seed, 10, start_lone, consumers=1)
 
 
 @pytest.mark.slow

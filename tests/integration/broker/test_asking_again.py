@@ -1,6 +1,7 @@
 """A request that is known by its bytes is answered as if it had never been asked before."""
 
 import contextlib
+import os
 import random
 import time
 from collections.abc import Iterator
@@ -8,12 +9,14 @@ from collections.abc import Iterator
 import pytest
 
 from headrace.broker.apis.fetch import Attempt
+from headrace.broker.apis.follower import Follower, Place
 from headrace.broker.apis.produce import Repeatable
+from headrace.broker.lane import Lane
 from headrace.testing.batches import batches_in
-from headrace.testing.broker import BrokerProcess
-from headrace.wire import Api, encode_request
+from headrace.testing.broker import BrokerProcess, running_broker
+from headrace.wire import Api, ErrorCode, encode_request
 
-from .conftest import Peer, batch_of, produce_fields
+from .conftest import NOW_MS, Peer, batch_of, produce_fields
 from .test_produce_and_fetch import values_in, wait_for_reader
 
 PARTITIONS = 3
@@ -66,21 +69,31 @@ def produce_frame(topic, batch, number, *, partition=0, acks=-1, version=10) -> 
 @pytest.fixture
 def counted(monkeypatch) -> dict[str, int]:
     """How often a request was known by its bytes."""
-    times = {"fetch": 0, "produce": 0}
-    is_asked_again, parts_of = Attempt.is_asked_again, Repeatable.parts_of
+    times = {"fetch": 0, "produce": 0, "lane": 0}
+    parts_of, take = Repeatable.parts_of, Lane.take
 
-    def counted_fetch(*args):
-        known = is_asked_again(*args)
-        times["fetch"] += known
-        return known
+    def counting(call):
+        def counted(*args):
+            known = call(*args)
+            times["fetch"] += known
+            return known
+
+        return counted
 
     def counted_produce(*args):
         parts = parts_of(*args)
         times["produce"] += parts is not None
         return parts
 
-    monkeypatch.setattr(Attempt, "is_asked_again", counted_fetch)
+    def counted_lane(*args):
+        left = take(*args)
+        times["lane"] += left is not None
+        return left
+
+    monkeypatch.setattr(Attempt, "is_asked_again", counting(Attempt.is_asked_again))
+    monkeypatch.setattr(Follower, "asks_again", counting(Follower.asks_again))
     monkeypatch.setattr(Repeatable, "parts_of", counted_produce)
+    monkeypatch.setattr(Lane, "take", counted_lane)
     return times
 
 
@@ -121,6 +134,129 @@ def test_a_reader_who_waits_gets_from_memory_what_another_reads_from_the_file(br
     partition = broker.partition(topic.name, 0)
     wait_until(lambda: partition.fetched_records == 15)  # an answer is counted once it is sent
     assert partition.fetched_bytes == 3 * sum(map(len, batches))
+
+
+@pytest.mark.parametrize("version", [12, 16])
+@pytest.mark.parametrize("committed", [False, True])
+def test_a_batch_on_its_lane_is_answered_to_both_as_on_the_general_way(broker, counted, version, committed):
+    about = {"version": version, "committed": committed}
+    with connections(broker, 2) as (writer, reader):
+        topic = made(broker, writer, f"lane-{version}-{committed}", PARTITIONS)
+        ends = [0] * PARTITIONS
+        for number in range(12):
+            order = [(number + place) % PARTITIONS for place in range(PARTITIONS)]
+            offsets, index = {place: ends[place] for place in order}, number * 2 % PARTITIONS
+            waits = fetch_frame(topic, offsets, number, wait_ms=LONGER_THAN_WE_DO_MS, **about)
+            reader.socket.sendall(waits)
+            wait_until(lambda: is_waiting(broker, topic.name))
+            batch = batch_of(*[b"%d" % n for n in range(number + 1)])
+            accepted = answer_to(writer, produce_frame(topic, batch, number, partition=index))
+            assert error_of_produce(accepted) == 0
+            assert int.from_bytes(accepted[-33:-25], "big") == ends[index]
+            with connections(broker, 1) as (fresh,):
+                assert next_answer(reader) == answer_to(fresh, fetch_frame(topic, offsets, 1, **about))
+            ends[index] += number + 1
+    assert counted["lane"] >= 8
+    assert counted["fetch"] >= 8
+    found = [broker.partition(topic.name, index) for index in range(PARTITIONS)]
+    assert [partition.produced_records for partition in found] == ends
+    wait_until(lambda: [partition.fetched_records for partition in found] == [2 * end for end in ends])
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"message_timestamp_type": "LogAppendTime"},
+        {"cleanup_policy": "compact"},
+        {"headrace_overload": "block"},
+        {"max_message_bytes": 100},
+        {"message_timestamp_before_max_ms": 1000},
+    ],
+    ids=lambda config: next(iter(config)),
+)
+def test_what_needs_a_look_takes_no_lane(broker, counted, config):
+    with connections(broker, 2) as (old, fresh):
+        old.create("look-" + next(iter(config)).replace("_", "-"), 1, **config)
+        topic = broker.topics.named("look-" + next(iter(config)).replace("_", "-"))
+        for number in range(3):
+            batch = batch_of(bytes(100), timestamp_ms=NOW_MS - 3_600_000)
+            found = answer_to(old, produce_frame(topic, batch, number))
+            expected = answer_to(fresh, produce_frame(topic, batch, number))
+            assert error_of_produce(found) == error_of_produce(expected)
+    assert counted["lane"] == 0
+
+
+def test_a_reader_whose_time_is_over_is_told_so_again_and_again(broker, counted):
+    with connections(broker, 2) as (writer, reader):
+        topic = made(broker, writer, "nothing", PARTITIONS)
+        expected = answer_to(writer, fetch_frame(topic, dict.fromkeys(range(PARTITIONS), 0), 1))
+        for number in range(4):
+            began = time.monotonic()
+            frame = fetch_frame(topic, dict.fromkeys(range(PARTITIONS), 0), number, wait_ms=150)
+            assert answer_to(reader, frame) == expected
+            assert time.monotonic() - began > 0.14
+    assert counted["fetch"] == 3
+
+
+def test_a_reader_who_keeps_up_gets_what_is_too_much_for_the_short_way(broker, counted):
+    with connections(broker, 2) as (writer, reader):
+        topic = made(broker, writer, "too-much", 1)
+        for number in range(4):
+            frame = fetch_frame(topic, {0: number}, number, wait_ms=LONGER_THAN_WE_DO_MS)
+            reader.socket.sendall(frame)
+            wait_until(lambda: is_waiting(broker, topic.name))
+            assert (
+                error_of_produce(answer_to(writer, produce_frame(topic, batch_of(bytes(50_000)), number)))
+                == 0
+            )
+            stored = broker.partition(topic.name, 0).log.read(number, 1 << 20)
+            assert len(stored) > 50_000
+            assert stored in next_answer(reader)
+    assert counted["fetch"] >= 3
+    assert counted["lane"] == 0
+
+
+def test_a_reader_who_left_is_told_of_nothing(broker):
+    with connections(broker, 1) as (writer,):
+        topic = made(broker, writer, "left", 1)
+        with connections(broker, 1) as (reader,):
+            for number in range(3):
+                reader.socket.sendall(fetch_frame(topic, {0: number}, number, wait_ms=LONGER_THAN_WE_DO_MS))
+                wait_until(lambda: is_waiting(broker, topic.name))
+                writer.produce(topic.name, batch_of(b"x"))
+                next_answer(reader)
+            reader.socket.sendall(fetch_frame(topic, {0: 3}, 3, wait_ms=LONGER_THAN_WE_DO_MS))
+            wait_until(lambda: is_waiting(broker, topic.name))
+        wait_until(lambda: not broker.partition(topic.name, 0).readers)
+        for number in range(3):
+            assert error_of_produce(answer_to(writer, produce_frame(topic, batch_of(b"y"), number))) == 0
+    assert values_in_all(broker, topic.name) == [b"x"] * 3 + [b"y"] * 3
+
+
+@pytest.mark.parametrize(("device", "is_full"), [("/dev/full", True), ("/dev/null", False)])
+def test_what_the_disk_refuses_on_the_lane_is_refused_as_ever(tmp_path, counted, device, is_full):
+    with running_broker(tmp_path) as broker, connections(broker, 2) as (writer, reader):
+        topic = made(broker, writer, "t", 1)
+        sent = 0
+        while counted["lane"] < 2:  # not while a chore of the log is under way, or the disk was slow
+            assert sent < 1000
+            frame = produce_frame(topic, batch_of(b"%d" % sent), sent)
+            assert error_of_produce(answer_to(writer, frame)) == 0
+            sent += 1
+        log = broker.partition("t", 0).log
+        kept = os.dup(fd := log._writer.active.file.fd)
+        os.dup2(os.open(device, os.O_RDWR), fd)  # takes no bytes; or takes them, and cannot be synced
+        try:
+            for number in range(2):
+                refused = answer_to(writer, produce_frame(topic, batch_of(b"lost"), number))
+                assert error_of_produce(refused) == ErrorCode.kafka_storage_error
+            assert (log.high_watermark, log.failed is None) == (sent, is_full)
+        finally:
+            os.dup2(kept, fd)
+        later = error_of_produce(answer_to(writer, produce_frame(topic, batch_of(b"later"), 9)))
+        assert later == (0 if is_full else ErrorCode.kafka_storage_error)
+        kept_values = [b"%d" % number for number in range(sent)] + [b"later"] * is_full
+        assert values_in(reader.fetch("t", 0)) == kept_values
 
 
 @pytest.mark.parametrize(("most_bytes", "values"), [(1 << 20, [b"a", b"b"]), (1, [b"a"])])
@@ -252,7 +388,16 @@ def deletion(topic, partition, offset):
 
 def wait_for_readers(broker, topic, count):
     wait_for_reader(broker, topic)
-    wait_until(lambda: len(broker.partition(topic, 0)._readers) == count)
+    wait_until(lambda: sum(map(is_one_that_waits, tuple(broker.partition(topic, 0).readers))) == count)
+
+
+def is_waiting(broker, topic):
+    """Whether somebody waits for records of partition 0, in whichever way."""
+    return any(map(is_one_that_waits, tuple(broker.partition(topic, 0).readers)))
+
+
+def is_one_that_waits(reader):
+    return not isinstance(reader, Place) or reader.follower.waits
 
 
 def wait_until(is_so):

@@ -1,16 +1,23 @@
 """A request that is known by its shape is the one that the codec reads, and so is its answer."""
 
 import random
+import struct
 import uuid
+from array import array
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.errors import CorruptionError, RequestError
+from headrace.kernels.library import address_of
+from headrace.kernels.requests import ROOM_BYTES, STANDING_FIELDS
+from headrace.records import Record, check_batch, encode_batch, read_header
+from headrace.records.batch import seal
 from headrace.wire import Api, MalformedError, Request, decode_request, encode_request, encode_response
 from headrace.wire import versions_of as versions
-from headrace.wire.repeats import FetchShape, ProduceShape, fetched
+from headrace.wire.repeats import FetchShape, ProduceShape
 
 PRODUCE, FETCH = ([*range(first, versions(api).highest + 1)] for api, first in ((0, 9), (1, 12)))
 int8, int16, int32, int64 = (st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for bits in (8, 16, 32, 64))
@@ -113,6 +120,85 @@ def test_the_answer_to_a_produce_request_is_written_alike(
     assert shape.answer(correlation_id, throttle_ms, [*parts, {"index": 0, "error_code": 3}]) is None
 
 
+# Each field of a batch's header: where it is, and how it is written.
+HEADER = ((0, ">q"), (8, ">i"), (12, ">i"), (16, ">b"), (21, ">h"), (23, ">i"), (27, ">q"), (35, ">q"))
+HEADER += ((43, ">q"), (57, ">i"))
+
+
+@pytest.mark.parametrize("version", PRODUCE)
+@given(
+    topics,
+    st.lists(st.tuples(int32, st.lists(st.binary(max_size=50), min_size=1, max_size=3)), max_size=2),
+    st.lists(st.tuples(st.sampled_from(HEADER), st.integers(-2, 3)), max_size=2),
+    st.booleans(),
+    int32,
+    st.integers(0, 2**32),
+)
+def test_a_plain_batch_is_found_where_the_codec_and_its_check_find_one(
+    version: int,
+    topic: dict[str, Any],
+    parts: list[tuple[int, list[bytes]]],
+    changes: list[tuple[tuple[int, str], int]],
+    sealed: bool,
+    correlation_id: int,
+    seed: int,
+) -> None:
+    first = request_of(
+        Api.PRODUCE, version, 1, "c", produce_request(topic, {"acks": -1}, [{"records": b"x"}])
+    )
+    shape = ProduceShape.of(first, version)
+    assert shape is not None
+    batches = []
+    for index, values in parts:
+        batch = bytearray(encode_batch([Record(n, 5, None, value) for n, value in enumerate(values)]))
+        if sealed:
+            seal(batch, 0)
+        for (at, form), value in changes:
+            struct.pack_into(form, batch, at, value)
+        if sealed and read_header(batch).size_bytes == len(batch):
+            seal(batch, 0)
+        batches.append({"index": index, "records": bytes(batch)})
+    frame = request_of(
+        Api.PRODUCE, version, correlation_id, "c", produce_request(topic, {"acks": -1}, batches)
+    )
+    assert found_plain(shape, frame) == expected_plain(version, frame, read(Api.PRODUCE, version, first))
+    for _ in range(4):
+        other, draw = bytearray(frame), random.Random(seed)
+        other = damaged(other, draw)
+        found = found_plain(shape, other)
+        if found is not None:
+            assert found == expected_plain(version, other, read(Api.PRODUCE, version, first))
+
+
+def found_plain(shape: ProduceShape, frame: bytearray) -> tuple[Any, ...] | None:
+    found = shape.plain_batch(address_of(frame), len(frame))
+    if found is None:
+        return None
+    batch = bytes(frame[found.start : found.start + found.size_bytes])
+    return found.partition, batch, found.record_count, found.base_timestamp, found.max_timestamp
+
+
+def expected_plain(version: int, frame: bytearray, known: Request | None) -> tuple[Any, ...] | None:
+    request = read(Api.PRODUCE, version, frame)
+    assert known is not None
+    if request is None or request.client_id != known.client_id or len(request.body.topic_data) != 1:
+        return None
+    (data,) = request.body.topic_data
+    if (data.topic_id, data.name) != (known.body.topic_data[0].topic_id, known.body.topic_data[0].name):
+        return None
+    if len(data.partition_data) != 1 or data.partition_data[0].records is None:
+        return None
+    (part,) = data.partition_data
+    try:
+        header = check_batch(part.records)
+    except (CorruptionError, RequestError):
+        return None
+    if header.size_bytes != len(part.records) or header.attributes or header.producer_id >= 0:
+        return None
+    times = header.base_timestamp, header.max_timestamp
+    return part.index, bytes(part.records), header.record_count, *times
+
+
 def test_requests_of_transactions_of_several_topics_and_old_versions_have_no_shape() -> None:
     topic = {"topic_id": uuid.uuid4(), "name": "t", "partition_data": [{"records": b"x"}]}
     for version, fields in (
@@ -168,14 +254,14 @@ def test_the_next_fetch_is_read_alike(
     again = request_of(
         Api.FETCH, version, correlation_id, client, fetch_request(topic, about, each, following)
     )
-    found = shape.again(again)
+    found = shape.offsets(again)
     assert found is not None
     assert list(found.items()) == list(following.items())
     known, draw = read(Api.FETCH, version, frame), random.Random(seed)
     assert known is not None
     for _ in range(8):
         other = damaged(again, draw)
-        guess, truth = shape.again(other), read(Api.FETCH, version, other)
+        guess, truth = shape.offsets(other), read(Api.FETCH, version, other)
         if guess is not None:
             assert truth is not None
             assert truth.client_id == known.client_id
@@ -199,44 +285,50 @@ def described(request: Request) -> tuple[Any, ...]:
 @given(
     topics,
     int32,
-    st.integers(0, 2**31 - 1),
     st.booleans(),
-    st.lists(st.tuples(int64, int64, int64, records), min_size=1, max_size=4),
+    st.lists(st.tuples(int64, int64, int64), min_size=1, max_size=4),
+    st.integers(-1, 3),
+    records,
+    st.randoms(use_true_random=False),
 )
 def test_the_answer_to_a_fetch_is_written_alike(
     version: int,
     topic: dict[str, Any],
     correlation_id: int,
-    throttle_ms: int,
     committed: bool,
-    parts: list[tuple[int, int, int, bytes]],
+    standings: list[tuple[int, int, int]],
+    chosen: int,
+    batch: bytes,
+    shuffle: random.Random,
 ) -> None:
-    each: dict[int, dict[str, int]] = {index: {} for index in range(len(parts))}
+    each: dict[int, dict[str, int]] = {7 * index: {} for index in range(len(standings))}
     frame = request_of(Api.FETCH, version, 1, "c", fetch_request(topic, {}, each, dict.fromkeys(each, 0)))
     shape = FetchShape.of(frame, version)
     assert shape is not None
-    octets = [
-        fetched(index, high, stable, start, committed=committed, records=batch)
-        for index, (high, stable, start, batch) in enumerate(parts)
-    ]
+    order = shuffle.sample(range(len(standings)), len(standings))
+    offsets = {7 * place: place for place in order}
+    again = request_of(Api.FETCH, version, correlation_id, "c", fetch_request(topic, {}, each, offsets))
+    assert shape.offsets(again) == offsets
+    for place, standing in enumerate(standings):
+        shape.again.standings[STANDING_FIELDS * place + 1 : STANDING_FIELDS * (place + 1)] = array(
+            "q", standing
+        )
+    shape.again.keep(memoryview(again), committed=committed)
+    room = bytearray(ROOM_BYTES)
+    size = shape.again.answer(address_of(room), chosen=chosen, records=batch)
     fields = [
         {
-            "partition_index": index,
-            "high_watermark": high,
-            "last_stable_offset": stable,
-            "log_start_offset": start,
+            "partition_index": 7 * place,
+            "high_watermark": standings[place][0],
+            "last_stable_offset": standings[place][1],
+            "log_start_offset": standings[place][2],
             "aborted_transactions": () if committed else None,
-            "records": batch,
+            "records": batch if place == chosen else b"",
         }
-        for index, (high, stable, start, batch) in enumerate(parts)
+        for place in order
     ]
-    answer = {
-        "responses": [{"topic_id": topic["topic_id"], "topic": topic["name"], "partitions": fields}],
-        "throttle_time": throttle_ms,
-    }
-    assert shape.answer(correlation_id, throttle_ms, octets) == encode_response(
-        Api.FETCH, version, correlation_id, answer
-    )
+    answer = {"responses": [{"topic_id": topic["topic_id"], "topic": topic["name"], "partitions": fields}]}
+    assert bytes(room[:size]) == encode_response(Api.FETCH, version, correlation_id, answer)
 
 
 def test_a_fetch_that_names_a_partition_twice_or_another_one_is_not_the_same_again() -> None:
@@ -250,6 +342,6 @@ def test_a_fetch_that_names_a_partition_twice_or_another_one_is_not_the_same_aga
     assert FetchShape.of(frame(0, 0), 16) is None
     shape = FetchShape.of(frame(0, 1), 16)
     assert shape is not None
-    assert shape.again(frame(1, 0)) == {1: 5, 0: 5}
+    assert shape.offsets(frame(1, 0)) == {1: 5, 0: 5}
     for other in (frame(0, 0), frame(0, 2), frame(0), frame(0, 1, 2)):
-        assert shape.again(other) is None
+        assert shape.offsets(other) is None

@@ -7,13 +7,12 @@ Theory of operation. Most fetches find nothing at first and are answered by the 
 commit, so that a record's way to its reader leads through here: no task, future or
 timer's turn shall lie between the two. `Poll` therefore waits with callbacks: the
 partition whose records were synced calls it, it looks at that partition alone, and
-tells its owner if that was enough. What the partition has just synced is still in memory
-(`Newest`), and a reader who waited for exactly that is given it from there. Where the disk
-must be waited for to find an offset, `look` leaves off before it; `fetch`, the way for
-every case, then goes on in a thread.
+tells its owner if that was enough. Where the disk must be waited for to find an offset,
+`look` leaves off before it; `fetch`, the way for every case, then goes on in a thread.
 
-A reader who keeps up asks the same again, from other offsets. So its attempt is kept, and
-if the next request fits its shape (`wire.repeats`), it is the same attempt again.
+A reader asks the same again, from other offsets. So its attempt is kept, and if the next
+request fits its shape (`wire.repeats`), it is the same attempt again. For one who keeps up
+there is a shorter way still: `follower`.
 """
 
 import asyncio
@@ -26,7 +25,7 @@ from headrace.broker.replies import Reply
 from headrace.errors import CorruptionError, DiskError, RequestError
 from headrace.storage import Extent, Topic
 from headrace.wire import ErrorCode, Request, encode_response
-from headrace.wire.repeats import FetchShape, fetched
+from headrace.wire.repeats import FetchShape
 
 if TYPE_CHECKING:
     from headrace.broker.server import Broker
@@ -92,7 +91,7 @@ class _Part:
 
     __slots__ = (
         *("aborted", "extent", "fetch_offset", "index", "log", "max_bytes"),
-        *("newest", "partition", "poll", "refusal", "seen", "state"),
+        *("partition", "poll", "refusal", "seen", "state"),
     )
 
     def __init__(self, partition: Partition, wanted: Any) -> None:
@@ -104,8 +103,7 @@ class _Part:
         self.refusal: Mapping[str, Any] | None = None
         self.state = 0, 0, 0  # high watermark, last stable offset and log start when it was looked at
         self.seen = 0  # which of them it ended at
-        self.newest = b""  # its records, if they are still in memory,
-        self.extent: Extent | None = None  # or where they are
+        self.extent: Extent | None = None  # where its records are
         self.aborted: Sequence[Mapping[str, int]] = ()
         self.poll: Poll | None = None
 
@@ -147,15 +145,26 @@ class Attempt:
         shape, topic = self._shape, self._topic
         if shape is None or topic is None or shape.version != version or self.refused:
             return False
-        offsets = shape.again(frame)
+        offsets = shape.offsets(frame)
         if offsets is None or not self._broker.topics.is_current(topic):
             return False
         self._correlation_id, self.size_bytes = correlation_id, 0
         self.parts = [self._by_index[index] for index in offsets]
         for part in self.parts:
-            part.fetch_offset, part.extent, part.newest = offsets[part.index], None, b""
+            part.fetch_offset, part.extent = offsets[part.index], None
         self._topics[0][1][:] = self.parts
         return True
+
+    @property
+    def kept(self) -> tuple[Topic, FetchShape] | None:
+        """What the next request is known by, if it can be the same."""
+        if self._topic is None or self._shape is None or self.refused:
+            return None
+        return self._topic, self._shape
+
+    def fits(self, part: _Part, size: int) -> bool:
+        """Whether so many bytes of one partition are enough for an answer, and not too many."""
+        return self._min_bytes <= size <= min(part.max_bytes, self._most)
 
     @property
     def enough(self) -> bool:
@@ -167,33 +176,11 @@ class Attempt:
 
     def reply(self) -> Reply:
         """The answer as it is; it holds what was found until it is released."""
-        request, in_memory = self._request, True
-        for part in self.parts:
-            if part.newest:
-                part.partition.fetched_records += part.seen - part.fetch_offset
-                part.partition.fetched_bytes += len(part.newest)
-            elif part.extent is not None:
-                in_memory = False
+        request = self._request
         throttle_ms = self._broker.quotas.charge(CONSUMER, request.client_id, self.size_bytes)
-        if self._shape is not None and not self.refused and in_memory:
-            octets = [self._octets(part) for part in self.parts]
-            frame = self._shape.answer(self._correlation_id, throttle_ms, octets)
-        else:
-            fields = {"responses": [*self._responses(), *request.refused], "throttle_time": throttle_ms}
-            frame = encode_response(request.api_key, request.api_version, self._correlation_id, fields)
+        fields = {"responses": [*self._responses(), *request.refused], "throttle_time": throttle_ms}
+        frame = encode_response(request.api_key, request.api_version, self._correlation_id, fields)
         return Reply(frame, self.release, throttle_ms)
-
-    def _octets(self, part: _Part) -> bytes:
-        """A part of the answer as it is written; that there is nothing, once for as long as it is true."""
-        high, stable, start = part.state
-        if part.newest:
-            return fetched(part.index, high, stable, start, committed=self.committed, records=part.newest)
-        state = high, stable, start, self.committed
-        kept = part.partition.nothing_to_fetch
-        if kept is None or kept[0] != state:
-            octets = fetched(part.index, high, stable, start, committed=self.committed, records=b"")
-            kept = part.partition.nothing_to_fetch = state, octets
-        return kept[1]
 
     def _responses(self) -> list[dict[str, Any]]:
         responses = [
@@ -219,7 +206,7 @@ class Attempt:
             "last_stable_offset": stable,
             "log_start_offset": start,
             "aborted_transactions": part.aborted if self.committed else None,
-            "records": part.extent or part.newest,
+            "records": part.extent or b"",
         }
 
     def _add_topic(self, wanted: Any) -> None:
@@ -280,13 +267,6 @@ class Attempt:
         part.seen = end = stable if self.committed else high
         if (offset == end and start <= offset) or (self.size_bytes >= self._most and self.size_bytes):
             return True
-        newest = part.partition.newest
-        if newest is not None and newest.base_offset == offset >= start and newest.next_offset == end:
-            part.newest = newest.octets
-            if len(part.newest) <= self._limit(part):
-                self.size_bytes += len(part.newest)
-                return True
-            part.newest = b""
         try:
             self._take(part, log.locate(offset, self._limit(part), wait=False, committed=self.committed))
         except BlockingIOError:
@@ -317,8 +297,7 @@ class Attempt:
 
     def _let_go(self, part: _Part) -> None:
         """Takes back what was found before."""
-        self.size_bytes -= len(part.newest)
-        part.newest, part.aborted = b"", ()
+        part.aborted = ()
         extent, part.extent = part.extent, None
         if extent is not None:
             self.size_bytes -= extent.size_bytes
