@@ -143,20 +143,22 @@ def test_a_batch_on_its_lane_is_answered_to_both_as_on_the_general_way(broker, c
     with connections(broker, 2) as (writer, reader):
         topic = made(broker, writer, f"lane-{version}-{committed}", PARTITIONS)
         ends = [0] * PARTITIONS
-        for number in range(12):
+        for number in range(1000):  # a slow disk, or a chore of the log, bars the lane for a while
+            if counted["lane"] >= 8:
+                break
             order = [(number + place) % PARTITIONS for place in range(PARTITIONS)]
             offsets, index = {place: ends[place] for place in order}, number * 2 % PARTITIONS
             waits = fetch_frame(topic, offsets, number, wait_ms=LONGER_THAN_WE_DO_MS, **about)
             reader.socket.sendall(waits)
             wait_until(lambda: is_waiting(broker, topic.name))
-            batch = batch_of(*[b"%d" % n for n in range(number + 1)])
+            batch = batch_of(*[b"%d" % n for n in range(number % 9 + 1)])
             accepted = answer_to(writer, produce_frame(topic, batch, number, partition=index))
             assert error_of_produce(accepted) == 0
             assert int.from_bytes(accepted[-33:-25], "big") == ends[index]
             with connections(broker, 1) as (fresh,):
                 assert next_answer(reader) == answer_to(fresh, fetch_frame(topic, offsets, 1, **about))
-            ends[index] += number + 1
-    assert counted["lane"] >= 8
+            ends[index] += number % 9 + 1
+    assert counted["lane"] == 8
     assert counted["fetch"] >= 8
     found = [broker.partition(topic.name, index) for index in range(PARTITIONS)]
     assert [partition.produced_records for partition in found] == ends
