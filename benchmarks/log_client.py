@@ -35,7 +35,7 @@ from rdkafka import BulkConsumer, BulkProducer
 from turns import Work, in_turns
 
 CHUNK_RECORDS = 10_000
-QUEUE_RECORDS = 300_000  # as much waits in the producer; beyond it, it lets the broker catch up
+QUEUE_RECORDS = 100_000  # as much waits in the producer; beyond it, it lets the broker catch up
 PHASE_TIMEOUT_S = 60
 SEGMENTS = 2  # times that the records are produced, and that all of them are read, each in its turn
 BLOCK_SAMPLES = 50  # records sent one by one, before it is another broker's turn

@@ -18,7 +18,7 @@ __all__ = ["BulkConsumer", "BulkProducer", "RdkafkaError"]
 
 _INT, _INT32, _INT64, _SIZE = ctypes.c_int, ctypes.c_int32, ctypes.c_int64, ctypes.c_size_t
 _POINTER, _TEXT = ctypes.c_void_p, ctypes.c_char_p
-_COPY = 2  # the flag of a record that librdkafka copies
+_AS_IT_IS = 0  # a record that librdkafka does not copy before it is sent, nor frees
 _PRODUCER, _CONSUMER = 0, 1
 _OK = 0
 _TEXT_BYTES = 512
@@ -135,7 +135,7 @@ class BulkProducer:
 
     @staticmethod
     def prepare(values: Sequence[bytes]) -> "ctypes.Array[_Record]":
-        """The values as `send` takes them, for any number of times. They must be kept meanwhile."""
+        """The values as `send` takes them, for any number of times; to be kept until all are answered."""
         records = (_Record * len(values))()
         for record, value in zip(records, values, strict=True):
             record.value, record.value_bytes = value, len(value)
@@ -143,7 +143,7 @@ class BulkProducer:
 
     def send(self, partition: int, records: "ctypes.Array[_Record]") -> None:
         """Queues them all; raises if there was no room."""
-        queued = _rd["produce_batch"](self._topic, partition, _COPY, records, len(records))
+        queued = _rd["produce_batch"](self._topic, partition, _AS_IT_IS, records, len(records))
         if queued != len(records):
             raise RdkafkaError(f"only {queued} of {len(records)} records were taken")
 
