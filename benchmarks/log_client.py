@@ -37,7 +37,10 @@ from turns import Work, in_turns
 CHUNK_RECORDS = 10_000
 QUEUE_RECORDS = 100_000  # as much waits in the producer; beyond it, it lets the broker catch up
 PHASE_TIMEOUT_S = 60
-SEGMENTS = 2  # times that the records are produced, and that all of them are read, each in its turn
+SEGMENTS, READINGS = (
+    2,
+    4,
+)  # times that the records are produced, and that all of them are read, each in its turn
 BLOCK_SAMPLES = 50  # records sent one by one, before it is another broker's turn
 BLOCK_WARMUP = 10  # of them, the first that are not counted: this broker had nothing to do before
 BATCH_BYTES = 70  # of a batch of one record, besides its value
@@ -264,7 +267,7 @@ def verify(job: Job, topic: str, chunk: Chunk) -> None:
 def consume(job: Job, topic: str) -> Work[Span]:
     """Reads everything, timed from the arrival of the first records to that of the last."""
     span = Span()
-    for _ in range(SEGMENTS):
+    for _ in range(READINGS):
         yield
         consumer = BulkConsumer(_reading_fast(job), topic, job.partitions, PRIMED)
         before = consumer.read(1, PHASE_TIMEOUT_S)
@@ -331,7 +334,7 @@ def sync_alone(job: Job) -> Work[dict[str, float]]:
     with tempfile.TemporaryFile(buffering=0) as file:
         file.write(bytes(SYNCED_BYTES))
         os.fsync(file.fileno())
-        for _ in range(2 * SEGMENTS + 1):  # while the others produce and consume
+        for _ in range(SEGMENTS + READINGS + 1):  # while the others produce and consume
             yield
         while len(samples) < job.latency_samples:
             yield

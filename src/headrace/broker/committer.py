@@ -53,8 +53,13 @@ class LoopTurns:
         self._not_before_s = 0.0
         self._usual_s = 0.0
 
+    @property
+    def are_short(self) -> bool:
+        """Whether commits are fast, as a rule."""
+        return self._usual_s < SLOW_S
+
     def may_begin(self, now_s: float) -> bool:
-        return self._usual_s < SLOW_S and now_s >= self._not_before_s
+        return self.are_short and now_s >= self._not_before_s
 
     def ended(self, began_s: float, now_s: float, *, here: bool) -> None:
         """A commit took so long: `here`, on the loop, or on a thread."""
@@ -101,9 +106,12 @@ class Committer:
             asyncio.get_running_loop().call_soon(self._run_here, log, done)
 
     def begin_here(self) -> float | None:
-        """When a small commit may be run by the caller, on the event loop: now. `end_here` must follow."""
-        now_s = perf_counter()
-        return now_s if not self._running and self._turns.may_begin(now_s) else None
+        """When a small commit begins that the caller may run here and now; None if it may not.
+
+        Only while nobody waits for the event loop, which therefore needs no rest. `end_here`
+        must follow.
+        """
+        return perf_counter() if not self._running and self._turns.are_short else None
 
     def end_here(self, began_s: float) -> None:
         """It has been run."""

@@ -77,6 +77,7 @@ class Lane:
     def _judge(self, config: TopicConfig) -> bool:
         return (
             self.last.acks in (-1, 1)
+            and self._broker.loop_descriptor >= 0  # or nobody can tell whether a batch is alone
             and config.headrace_overload == "buffer"
             and not config.stamps_append_time
             and not config.compacts

@@ -3,7 +3,7 @@
  * Nothing here allocates, keeps anything between calls (but which instructions the processor
  * has) or trusts a byte of the data: a position is used only after it was compared with the
  * end of what it lies in. Outputs are as large as the caller counted beforehand; each function
- * says how large that is. Only `send_checked` does anything but reckon.
+ * says how large that is. Only `send_checked` and `commit_alone` do anything but reckon.
  */
 
 #define _GNU_SOURCE

@@ -157,7 +157,7 @@ class Follower:
         return self._owner.clear_socket()
 
     def told(self, number: int, records: int, size: int, answer: int, sent: int) -> None:
-        """Its answer stands in the broker's room, with records of that partition, and so much of it is sent."""
+        """Its answer, with records of that partition, is in the broker's room, and so much of it is sent."""
         self.waits = False
         self._count(number, records, size)
         self._owner.send_room(answer, sent)
