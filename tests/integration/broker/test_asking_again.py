@@ -200,6 +200,23 @@ def test_a_reader_whose_time_is_over_is_told_so_again_and_again(broker, counted)
     assert counted["fetch"] == 3
 
 
+@pytest.mark.parametrize("committed", [False, True])
+def test_a_reader_who_kept_up_and_goes_back_is_answered_at_once(broker, counted, committed):
+    with connections(broker, 2) as (writer, reader):
+        topic = made(broker, writer, f"back-{committed}", 1)
+        about = {"wait_ms": LONGER_THAN_WE_DO_MS, "committed": committed}
+        for number in range(3):
+            reader.socket.sendall(fetch_frame(topic, {0: number}, number, **about))
+            wait_until(lambda: is_waiting(broker, topic.name))
+            writer.produce(topic.name, batch_of(b"%d" % number))
+            next_answer(reader)
+        assert counted["fetch"] >= 2
+        for offset in (2, 0, 1):
+            with connections(broker, 1) as (fresh,):
+                expected = answer_to(fresh, fetch_frame(topic, {0: offset}, 9, committed=committed))
+            assert answer_to(reader, fetch_frame(topic, {0: offset}, 9, **about)) == expected
+
+
 def test_a_reader_who_keeps_up_gets_what_is_too_much_for_the_short_way(broker, counted):
     with connections(broker, 2) as (writer, reader):
         topic = made(broker, writer, "too-much", 1)

@@ -170,6 +170,36 @@ def test_a_plain_batch_is_found_where_the_codec_and_its_check_find_one(
             assert found == expected_plain(version, other, read(Api.PRODUCE, version, first))
 
 
+@pytest.mark.parametrize(("at", "form"), HEADER)
+@pytest.mark.parametrize("value", [-1, 0, 1, 2, 3, 16])
+def test_each_field_of_a_batch_is_looked_at(at: int, form: str, value: int) -> None:
+    topic, version = {"topic_id": uuid.uuid4(), "name": "t"}, 10
+    batch = bytearray(encode_batch([Record(n, 5, None, b"v") for n in range(2)]))
+    struct.pack_into(form, batch, at, value)
+    if read_header(batch).size_bytes == len(batch):
+        seal(batch, 0)
+    fields = produce_request(topic, {"acks": -1}, [{"records": bytes(batch)}])
+    frame = request_of(Api.PRODUCE, version, 1, "c", fields)
+    shape = ProduceShape.of(frame, version)
+    assert shape is not None
+    assert found_plain(shape, frame) == expected_plain(version, frame, read(Api.PRODUCE, version, frame))
+
+
+def test_a_request_with_something_behind_its_batch_carries_no_plain_one() -> None:
+    topic, batch = {"topic_id": uuid.uuid4(), "name": "t"}, encode_batch([Record(0, 5, None, b"v")])
+    fields = produce_request(topic, {"acks": -1}, [{"records": bytes(batch)}])
+    frame = request_of(Api.PRODUCE, 10, 1, "c", fields)
+    shape = ProduceShape.of(frame, 10)
+    assert shape is not None
+    assert found_plain(shape, frame) is not None
+    assert found_plain(shape, frame + b"\0") is None
+    assert found_plain(shape, frame[:-1]) is None
+    for place in (1, 2, 3):  # the numbers of tagged fields of the partition, the topic and the request
+        tagged = bytearray(frame)
+        tagged[-place] = 1
+        assert found_plain(shape, tagged) is None
+
+
 def found_plain(shape: ProduceShape, frame: bytearray) -> tuple[Any, ...] | None:
     found = shape.plain_batch(address_of(frame), len(frame))
     if found is None:
