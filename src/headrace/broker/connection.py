@@ -9,9 +9,11 @@ Theory of operation. A task of its own serves the connection: it takes what is q
 (`_work`), one after the other, and waits where that must be. While it has nothing to do
 (`_at_rest`), a produce or fetch request need not be queued for it: it is served in the
 callback that received it, a fetch's long poll ends in the callback of the commit that
-brought it records, and neither costs a task's turn. Whatever has to wait for something
-else on that way (the disk, a client that does not read, a transaction's coordinator) is
-queued for the task in its place, and what comes meanwhile is queued behind it.
+brought it records, and neither costs a task's turn. A small one that is like the last of its
+kind is not even copied before that: a reader who keeps up (`apis.follower`) and a batch that
+came alone (`lane`) are served from the buffer they were received in. Whatever has to wait for
+something else on that way (the disk, a client that does not read, a transaction's
+coordinator) is queued for the task in its place, and what comes meanwhile is queued behind it.
 
 Memory per connection: less than two small frames on the way in outside the
 shared budget, and what a client does not take of one or two windows on the way out.
@@ -297,7 +299,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _produce_again(self, frame: memoryview, address: int) -> bool:
         last, lane = self.last_produce, self._lane
-        if last is None or not self.clear_socket() >= 0:
+        if last is None or self.clear_socket() < 0:
             return False
         if lane is None or lane.last is not last:
             lane = self._lane = Lane(self._broker, last, self._socket)
