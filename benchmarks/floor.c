@@ -3,7 +3,8 @@
  * Serves one librdkafka client of log_client.py, and nobody else: records are written where they
  * belong, synced, and sent to whoever waits for them, by one thread that does nothing else. There
  * are no groups, no errors, no recovery, no limits; it trusts its client. What it takes is the
- * kernel's, the disk's and the client's time, and below that no broker can be on this machine.
+ * kernel's, the disk's and the client's time. For a record that is sent alone there is little to
+ * save below that. For many it is no limit: it does not receive while it syncs, as a broker can.
  *
  * Of each API one old version is served whose strings have two bytes of length, as Kafka's
  * protocol had them at first: ApiVersions 0, Metadata 1, FindCoordinator 0, CreateTopics 0,

@@ -4,8 +4,8 @@
 
 Compared are our broker, which syncs before it acknowledges, Kafka with its default
 settings, which does not, and Kafka told to sync (`flush.messages=1`); and, so that one sees
-which bars can be reached, `floor.c`, which is no broker but does the least that one which
-syncs must do. All four run side by side, each stopped while another is measured; in each
+which bars of latency can be reached, `floor.c`, which is no broker but does the least that
+one which syncs must do. All four run side by side, each stopped while another is measured; in each
 round one client takes them in turns, phase by phase, so that a disturbance meets all of
 them. Every run checks that what was read is what was written; a broker that fails that check
 ends the benchmark.
@@ -117,7 +117,7 @@ MEASURES = (
     Measure(key="produce_broker_cpu_s_gb", title="broker CPU s per GB in", form="{:.2f}"),
     Measure(key="consume_broker_cpu_s_gb", title="broker CPU s per GB out", form="{:.2f}"),
 )
-# Beyond these no broker that syncs can be: the system and its measures, as the others have them.
+# What there is to compare with besides brokers: the system and its measures, as the others have them.
 LIMITS = (
     (FLOOR, Measure(key="produce_mb_s", title="the floor: produce, MB/s")),
     (FLOOR, Measure(key="consume_mb_s", title="the floor: consume, MB/s")),
