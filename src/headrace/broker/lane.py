@@ -89,10 +89,12 @@ class Lane:
     ) -> memoryview | None:
         reader, socket = None, _NOBODY
         for each in partition.readers:
+            if isinstance(each, Place) and not each.follower.waits:
+                continue  # it finds the batch when it asks again
             if reader is not None or not isinstance(each, Place):
                 return None
             reader = each
-        if reader is not None and reader.follower.waits:
+        if reader is not None:
             socket = reader.follower.clear_socket()
             if socket == _NOBODY or not reader.follower.takes(reader.number, batch.size_bytes):
                 return None
@@ -103,7 +105,7 @@ class Lane:
         if came is not Came.COMMITTED:
             self._not_committed(partition, came)
             return None
-        return self._committed(partition, batch, frame, lone, now_ms, reader if socket != _NOBODY else None)
+        return self._committed(partition, batch, frame, lone, now_ms, reader)
 
     def _go(
         self, batch: PlainBatch, address: int, lone: Lone, log_start: int, reader: Place | None, socket: int

@@ -235,6 +235,34 @@ def test_a_reader_who_keeps_up_gets_what_is_too_much_for_the_short_way(broker, c
     assert counted["lane"] == 0
 
 
+def test_a_reader_who_asks_no_more_bars_no_lane(broker, counted):
+    with connections(broker, 3) as (writer, first, second):
+        topic, sent = made(broker, writer, "no-more", 1), 0
+        for reader in (first, second):
+            kept_up = counted["fetch"]
+            while (
+                counted["fetch"] < kept_up + 2
+            ):  # the other one, if it came before, has an answer and is silent
+                reader.socket.sendall(fetch_frame(topic, {0: sent}, sent, wait_ms=LONGER_THAN_WE_DO_MS))
+                wait_until(lambda: is_waiting(broker, topic.name))
+                assert error_of_produce(answer_to(writer, produce_frame(topic, batch_of(b"x"), sent))) == 0
+                next_answer(reader)
+                sent += 1
+        assert len(broker.partition(topic.name, 0).readers) == 2
+        before, limit = counted["lane"], sent + 1000
+        while counted["lane"] < before + 2:
+            assert sent < limit
+            reader.socket.sendall(fetch_frame(topic, {0: sent}, sent, wait_ms=LONGER_THAN_WE_DO_MS))
+            wait_until(lambda: is_waiting(broker, topic.name))
+            assert error_of_produce(answer_to(writer, produce_frame(topic, batch_of(b"x"), sent))) == 0
+            with connections(broker, 1) as (fresh,):
+                assert next_answer(reader) == answer_to(fresh, fetch_frame(topic, {0: sent}, 1))
+            sent += 1
+        with connections(broker, 1) as (fresh,):
+            frame = fetch_frame(topic, {0: sent - 1}, 1, wait_ms=LONGER_THAN_WE_DO_MS)
+            assert answer_to(first, frame) == answer_to(fresh, frame)
+
+
 def test_a_reader_who_left_is_told_of_nothing(broker):
     with connections(broker, 1) as (writer,):
         topic = made(broker, writer, "left", 1)

@@ -88,7 +88,7 @@ class Follower:
             offset, start = offsets[number], log.start_offset
             if log.high_watermark != offset or start > offset:
                 return False
-            if standings[at + 1] != offset or standings[at + 3] != start:
+            if standings[at + 1] != offset or standings[at + 2] != offset or standings[at + 3] != start:
                 self._look_at(number)
             if committed and standings[at + 2] != offset:
                 return False
