@@ -616,8 +616,10 @@ class Connection(asyncio.BufferedProtocol):
         All of them, or as long as their way to the socket is a short one: the disk
         need not be waited for, and no bytes are left with the transport.
         """
-        window, transport, others = self._broker.window, self._transport, self._broker.loop_descriptor
-        most = LONGEST_TURN_BYTES if others >= 0 else TURN_BYTES
+        transport, others = self._transport, self._broker.loop_descriptor
+        window, most = self._broker.wide_window, LONGEST_TURN_BYTES
+        if others < 0:
+            window, most = window._replace(octets=self._broker.window), TURN_BYTES
         while transport is not None and self._is_clear(transport):
             outcome, rest = extent.send(self._socket, window, filled, most, others)
             if outcome is Outcome.ENDED:

@@ -38,6 +38,7 @@ from headrace.broker.transactions import Transactions
 from headrace.clock import Clock, SystemClock
 from headrace.errors import ConfigError
 from headrace.groups import GroupSettings
+from headrace.kernels.batches import Window
 from headrace.kernels.library import address_of
 from headrace.kernels.requests import ROOM_BYTES
 from headrace.serving import descriptor_of
@@ -53,6 +54,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 STALLED_MS = 250
+WINDOW_PARTS = 4  # of `fetch_window_bytes`, which are sent in one go
 STOPPING = "stopping"
 
 
@@ -77,7 +79,9 @@ class Broker:
         self._disk = disk or Disk()
         self.scratch = memoryview(bytearray(SMALL_FRAME_BYTES))
         self.scratch_at = address_of(self.scratch)
-        self.window = memoryview(bytearray(settings.fetch_window_bytes))
+        part = settings.fetch_window_bytes
+        self.wide_window = Window(memoryview(bytearray(WINDOW_PARTS * part)), part)
+        self.window = self.wide_window.octets[:part]  # its beginning
         self.room = memoryview(bytearray(ROOM_BYTES))  # for answers that are sent where they are written
         self.room_at = address_of(self.room)
         self.loop_descriptor = -1  # readable when the event loop has something to do, or -1

@@ -11,12 +11,14 @@ __all__ = [
     "ENTRY_FIELDS",
     "MISPLACED",
     "PRODUCER_FIELDS",
+    "MOST_PARTS",
     "WRONG_SUM",
     "Check",
     "Outcome",
     "Route",
     "Sending",
     "Walk",
+    "Window",
     "check_bytes",
     "send_checked",
     "sum_bytes",
@@ -26,6 +28,7 @@ __all__ = [
 MISPLACED, WRONG_SUM = 1, 2  # faults
 _HEADER_BYTES = 61
 ENTRY_FIELDS, PRODUCER_FIELDS = 3, 2
+MOST_PARTS = 8  # of a window
 
 _library = library()
 _from_buffer = ctypes.c_char.from_buffer
@@ -147,20 +150,31 @@ class Sending(ctypes.Structure):
     error: int
 
 
+class Window(NamedTuple):
+    """Memory for bytes on their way, and how many of them may be left when a socket takes no more.
+
+    It has room for 1 to `MOST_PARTS` times as many.
+    """
+
+    octets: memoryview
+    part: int
+
+
 def send_checked(
-    route: Route, window: memoryview, filled: int, most: int, check: Check, sending: Sending
+    route: Route, window: Window, filled: int, most: int, check: Check, sending: Sending
 ) -> Outcome:
     """Sends the first `filled` bytes of the window, then those of the file, checked, a window at a time.
 
     Until about `most` bytes are sent, others have something to do, or for another reason.
-    What is left of them in the window, from `start` to `stop`, is the caller's to send: a
-    last window that is not full, too.
+    What is left of them in the window, from `start` to `stop`, is the caller's to send: less
+    than a part at the end, and at most one where the socket is full.
     """
     return Outcome(
         _library.send_checked(
             *route,
-            ctypes.byref(_from_buffer(window)),
-            len(window),
+            ctypes.byref(_from_buffer(window.octets)),
+            len(window.octets),
+            window.part,
             filled,
             most,
             ctypes.byref(check),

@@ -509,26 +509,39 @@ static int is_readable(int64_t descriptor)
     return descriptor >= 0 && poll(&watched, 1, 0) > 0;
 }
 
+/* What was known where a part of the window ended: what the socket leaves behind it is read again. */
+struct mark {
+    int64_t position;
+    struct check check;
+};
+
+enum { MOST_PARTS = 8 };
+
 /* Sends window[0, filled) and then the file's bytes, checked, a window at a time, until `most`
- * bytes are sent, `others` has something to read, or something else ends it; what is left of
- * them in the window is the caller's to send. A last window that is not full is left, too:
- * more may follow. */
-int64_t send_checked(int64_t file, int64_t socket, int64_t others, uint8_t *window, int64_t room, int64_t filled,
-                     int64_t most, struct check *check, struct sending *sending)
+ * bytes are sent, `others` has something to read, or something else ends it. The window consists of
+ * whole parts, MOST_PARTS at most, of which one may be filled already; what is left of one part,
+ * never more, is the caller's to send. That is so, too, with less than a part at the end of the
+ * file's bytes, since more may follow. */
+int64_t send_checked(int64_t file, int64_t socket, int64_t others, uint8_t *window, int64_t room, int64_t part,
+                     int64_t filled, int64_t most, struct check *check, struct sending *sending)
 {
+    struct mark marks[MOST_PARTS];
     int64_t sent = 0;
     sending->start = 0;
+    marks[0] = (struct mark){sending->position, *check}; /* should the first part be filled already */
     for (;;) {
-        while (filled < room && sending->position < sending->end) {
-            int64_t wanted = sending->end - sending->position;
-            if (wanted > room - filled)
-                wanted = room - filled;
+        int others_wait = 0, is_cold = 0;
+        while (filled < room && sending->position < sending->end && !others_wait && !is_cold) {
+            int64_t wanted = sending->end - sending->position, to_mark = part - filled % part;
             sending->stop = filled;
-            ssize_t count = read_in_memory((int)file, window + filled, (size_t)wanted, sending->position);
+            ssize_t count = read_in_memory((int)file, window + filled, (size_t)(wanted < to_mark ? wanted : to_mark),
+                                           sending->position);
             if (count < 0 && errno == EINTR)
                 continue;
-            if (count < 0 && errno == EAGAIN)
-                return NOT_IN_MEMORY;
+            if (count < 0 && errno == EAGAIN) {
+                is_cold = 1;
+                continue;
+            }
             if (count <= 0) {
                 sending->error = count < 0 ? errno : 0;
                 return UNREADABLE;
@@ -537,20 +550,32 @@ int64_t send_checked(int64_t file, int64_t socket, int64_t others, uint8_t *wind
                 return HAS_A_FAULT;
             sending->position += count;
             filled += count;
+            if (!(filled % part)) {
+                marks[filled / part - 1] = (struct mark){sending->position, *check};
+                others_wait = is_readable(others);
+            }
         }
         sending->stop = filled;
-        if (filled < room)
-            return ENDED;
+        if (filled < part)
+            return is_cold ? NOT_IN_MEMORY : ENDED;
         ssize_t taken = write((int)socket, window, (size_t)filled);
-        if (taken < filled) {
+        if (taken < filled) { /* full, or broken: whoever sends the rest finds out */
             sending->start = taken > 0 ? taken : 0;
-            return SOCKET_IS_FULL; /* or broken: whoever sends the rest finds out */
+            int64_t parts = sending->start / part + 1;
+            if (parts * part < filled) {
+                sending->stop = parts * part;
+                sending->position = marks[parts - 1].position;
+                *check = marks[parts - 1].check;
+            }
+            return SOCKET_IS_FULL;
         }
         sent += taken;
         filled = sending->stop = 0;
+        if (is_cold)
+            return NOT_IN_MEMORY;
         if (sending->position == sending->end)
             return ENDED;
-        if (sent >= most || is_readable(others))
+        if (sent >= most || others_wait || is_readable(others))
             return TURN_IS_OVER;
     }
 }

@@ -40,7 +40,7 @@ def _loaded(load: type[ctypes.CDLL]) -> ctypes.CDLL:
     takes = {
         "walk_batches": [POINTER, INT, INT, POINTER, POINTER, POINTER],
         "check_bytes": [POINTER, INT, POINTER],
-        "send_checked": [INT, INT, INT, POINTER, INT, INT, INT, POINTER, POINTER],
+        "send_checked": [INT, INT, INT, POINTER, INT, INT, INT, INT, POINTER, POINTER],
         "sum_bytes": [POINTER, INT, INT],
         "match_fetch": [POINTER, INT, POINTER, INT, INT, POINTER, POINTER],
         "write_fetched": [POINTER, POINTER, INT, POINTER, INT],

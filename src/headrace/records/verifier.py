@@ -8,6 +8,7 @@ from headrace.kernels.batches import (
     Route,
     Sending,
     Walk,
+    Window,
     check_bytes,
     send_checked,
 )
@@ -45,7 +46,7 @@ class BatchVerifier:
         if check_bytes(chunk, self._check):
             self._fail()
 
-    def send(self, route: Route, window: memoryview, filled: int, most: int, sending: Sending) -> Outcome:
+    def send(self, route: Route, window: Window, filled: int, most: int, sending: Sending) -> Outcome:
         """Takes the next bytes from a file and sends them (`kernels.batches.send_checked`)."""
         outcome = send_checked(route, window, filled, most, self._check, sending)
         if outcome is Outcome.HAS_A_FAULT:

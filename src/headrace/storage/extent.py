@@ -4,7 +4,7 @@ import os
 from typing import TYPE_CHECKING
 
 from headrace.errors import CorruptionError, DiskError
-from headrace.kernels.batches import Outcome, Route, Sending
+from headrace.kernels.batches import Outcome, Route, Sending, Window
 from headrace.records import BatchVerifier
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class Extent:
         return self._reader.files.disk.reads_plainly
 
     def send(
-        self, socket: int, window: memoryview, filled: int, most: int, others: int = -1
+        self, socket: int, window: Window, filled: int, most: int, others: int = -1
     ) -> tuple[Outcome, memoryview]:
         """Sends the first `filled` bytes of the window and then the next verified ones, a window at a time.
 
@@ -134,7 +134,7 @@ class Extent:
             raise self._damage().error() from None
         if outcome is Outcome.UNREADABLE:
             raise self._unreadable(OSError(sending.error, os.strerror(sending.error)))
-        return outcome, window[sending.start : sending.stop]
+        return outcome, window.octets[sending.start : sending.stop]
 
     def _unreadable(self, error: OSError) -> DiskError:
         return DiskError(f"{self._segment.path}: cannot be read: {error}; check the disk")

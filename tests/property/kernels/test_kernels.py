@@ -24,12 +24,14 @@ from headrace.kernels import arrays as kernels
 from headrace.kernels.arrays import Cell, Kind
 from headrace.kernels.batches import (
     MISPLACED,
+    MOST_PARTS,
     WRONG_SUM,
     Check,
     Outcome,
     Route,
     Sending,
     Walk,
+    Window,
     check_bytes,
     send_checked,
     sum_bytes,
@@ -116,39 +118,48 @@ def test_a_check_in_pieces_ends_where_a_walk_over_the_whole_does(data, gaps, cut
 # --- to a socket ------------------------------------------------------------------------------
 
 
-def sent_in_turns(path, window_bytes, before, most=1 << 20, check=None, others=-1):
+def sent_in_turns(path, part, before, most=1 << 20, check=None, others=-1, parts=1):
     """What comes out of a socket that is read whenever it is full, and the outcomes on the way."""
-    size, window = path.stat().st_size, memoryview(bytearray(window_bytes))
-    check, sending = check or Check(Walk(next_offset=0)), Sending(position=0, end=size)
+    size, window = path.stat().st_size, Window(memoryview(bytearray(parts * part)), part)
+    check = check or Check(Walk(next_offset=0))
+    sending = Sending(position=check.position, end=size)
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     came, outcomes, filled = bytearray(), [], len(before)
-    window[:filled] = before
+    window.octets[:filled] = before
     with ours, theirs, path.open("rb") as file:
         route = Route(file.fileno(), ours.fileno(), others)
         while not outcomes or outcomes[-1] not in (Outcome.ENDED, Outcome.HAS_A_FAULT, Outcome.UNREADABLE):
             outcomes.append(send_checked(route, window, filled, most, check, sending))
             while select.select([theirs], [], [], 0)[0]:
                 came += theirs.recv(1 << 16)
-            came += window[sending.start : sending.stop]
+            if outcomes[-1] is not Outcome.HAS_A_FAULT:
+                assert sending.stop - sending.start <= part
+                came += window.octets[sending.start : sending.stop]
             filled = 0
     return bytes(came), outcomes
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(st.lists(st.integers(0, 30_000), max_size=6), st.integers(64, 20_000), st.binary(max_size=64))
-def test_a_file_is_sent_as_it_is_whatever_the_socket_takes(tmp_path, sizes, window_bytes, before):
-    path, data = tmp_path / "segment", bytearray()
+@given(
+    st.lists(st.integers(0, 30_000), max_size=6),
+    st.integers(64, 20_000),
+    st.one_of(st.binary(max_size=64), st.none()),
+    st.integers(1, MOST_PARTS),
+)
+def test_a_file_is_sent_as_it_is_whatever_the_socket_takes(tmp_path, sizes, part, before, parts):
+    path, data, elsewhere = tmp_path / "segment", bytearray(), bytes(100)
+    before = bytes(part) if before is None else before  # a part that is filled already
     for number, size in enumerate(sizes):
         batch = encode_batch([Record(0, 1000, None, bytes(size))])
         stamp(batch, 0, number, 0)
         data += batch
-    path.write_bytes(data)
-    check = Check(Walk(next_offset=0))
-    came, _ = sent_in_turns(path, window_bytes, before, check=check)
+    path.write_bytes(elsewhere + data)
+    check = Check(Walk(next_offset=0), position=len(elsewhere))
+    came, _ = sent_in_turns(path, part, before, check=check, parts=parts)
     assert came == before + data
-    assert (check.position, check.walk.next_offset) == (len(data), len(sizes))
+    assert (check.position, check.walk.next_offset) == (len(elsewhere + data), len(sizes))
 
 
 @pytest.fixture
@@ -184,8 +195,9 @@ def test_a_turn_ends_after_so_many_bytes_or_when_others_have_something_to_do(fou
     try:
         assert Outcome.TURN_IS_OVER not in sent_in_turns(path, each, b"", others=reading)[1]
         os.write(writing, b"!")
-        came, outcomes = sent_in_turns(path, each, b"", others=reading)
-        assert (came, outcomes.count(Outcome.TURN_IS_OVER)) == (data, 3)
+        for parts in (1, 4):  # whoever waits does not wait for a whole window
+            came, outcomes = sent_in_turns(path, each, b"", others=reading, parts=parts)
+            assert (came, outcomes.count(Outcome.TURN_IS_OVER)) == (data, 3)
     finally:
         os.close(reading)
         os.close(writing)
@@ -193,7 +205,7 @@ def test_a_turn_ends_after_so_many_bytes_or_when_others_have_something_to_do(fou
 
 def test_a_file_that_ends_early_is_told_from_one_that_cannot_be_read(four_batches):
     path, data = four_batches
-    window, check = memoryview(bytearray(1 << 16)), Check(Walk(next_offset=0))
+    window, check = Window(memoryview(bytearray(1 << 16)), 1 << 16), Check(Walk(next_offset=0))
     with path.open("rb") as file:
         sending = Sending(position=0, end=len(data) + 1)
         assert (
