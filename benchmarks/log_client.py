@@ -189,7 +189,6 @@ def _producing(job: Job) -> dict[str, object]:
         "batch.size": 1_000_000,
         "queue.buffering.max.messages": 2 * QUEUE_RECORDS,
         "queue.buffering.max.kbytes": 2_000_000,
-        "delivery.report.only.error": True,
     }
 
 

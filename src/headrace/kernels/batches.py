@@ -10,8 +10,8 @@ from headrace.kernels.library import INT, library
 __all__ = [
     "ENTRY_FIELDS",
     "MISPLACED",
-    "PRODUCER_FIELDS",
     "MOST_PARTS",
+    "PRODUCER_FIELDS",
     "WRONG_SUM",
     "Check",
     "Outcome",
