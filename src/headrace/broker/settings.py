@@ -64,7 +64,10 @@ class BrokerSettings:
     fetch_max_bytes: int = setting(
         8 * MIB, "Most bytes in one fetch answer, whatever the client allows; more if it insists (min_bytes)."
     )
-    fetch_window_bytes: int = setting(512 * 1024, "Bytes of a fetch answer held in memory per connection.")
+    fetch_window_bytes: int = setting(
+        512 * 1024,
+        "Bytes of a fetch answer held in memory per connection; four times as many for all of them.",
+    )
     commit_threads: int = setting(4, "Threads that write and sync; a partition uses one at a time.")
     receive_timeout_ms: int = setting(30_000, "Time to receive the rest of a request once it began.")
     idle_timeout_ms: int = setting(600_000, "Connections that moved no byte for this long are closed.")
