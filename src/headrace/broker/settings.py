@@ -66,7 +66,7 @@ class BrokerSettings:
     )
     fetch_window_bytes: int = setting(
         512 * 1024,
-        "Bytes of a fetch answer held in memory per connection; four times as many for all of them.",
+        "Bytes of a fetch answer held in memory per connection; the broker has four times as many itself.",
     )
     commit_threads: int = setting(4, "Threads that write and sync; a partition uses one at a time.")
     receive_timeout_ms: int = setting(30_000, "Time to receive the rest of a request once it began.")
