@@ -180,28 +180,22 @@ class LogWriter:
     def roll(self) -> None:
         """Seals the active segment, all of which is synced, and begins a new one at the next offset.
 
-        A durable snapshot of producers goes with it: after a crash at most the newest
-        segment is replayed.
+        A durable snapshot of producers goes before it: after a crash at most the newest
+        segment is replayed, and one that is sealed can be deleted without a thought of them.
         """
         self._believe_the_disk()
         sealed, reader = self.active, self.reader
         assert sealed.index is not None
         self._cut_zeros()
         reader.save_index(sealed, sealed.index, self.next_offset)
+        self._snapshots.seal(self.producers)
         create_segment(reader, self.next_offset)
         reader.tail = Tail(self.active)
         self._zeros = self._no_zeros_yet()
         sealed.largest_timestamp = sealed.index.largest_timestamp
         reader.files.indexes.keep(sealed, sealed.index)
         self._saved_entries = self._saved_crc = self._saved_position = 0
-        self._seal_snapshot()
         self.checkpoint(durable=False)
-
-    def _seal_snapshot(self) -> None:
-        try:
-            self._snapshots.seal(self.producers)
-        except OSError as error:
-            logger.warning("%s: no snapshot of producers written: %s", self.reader.directory, error)
 
     @property
     def chores_due(self) -> bool:

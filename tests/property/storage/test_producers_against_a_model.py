@@ -371,6 +371,25 @@ TestProducersAgainstAModel.settings = settings(
 )
 
 
+def test_what_is_deleted_before_a_roll_on_a_full_disk_is_still_known_of_its_producer():
+    """Found by the campaign: the roll went on without its snapshot, and the next start removed the rest."""
+    machine = ProducersMachine()
+    machine.begin(segment_bytes=300, compact=False)
+    machine.send_the_next(producer=0, count=1, transactional=True, bump=0)
+    machine.send_the_next(producer=0, count=1, transactional=True, bump=0)
+    machine.send_the_next(producer=1, count=1, transactional=False, bump=0)
+    machine.power_cut_during_a_commit(steps=2)  # behind the commit, before anything is kept of it
+    machine.send_the_next(producer=1, count=3, transactional=False, bump=0)
+    machine.delete(1.0)
+    machine.disk_full(spare_bytes=69)  # room for an empty segment
+    assert machine.refused
+    machine.kill(0)
+    machine.the_edges_are_right()
+    machine.send_the_next(producer=1, count=3, transactional=False, bump=0)
+    machine.commit(0)
+    machine.the_edges_are_right()
+
+
 class LongProducersMachine(ProducersMachine):
     """The same, for the campaign."""
 
