@@ -11,7 +11,9 @@ Theory of operation. A task of its own serves the connection: it takes what is q
 callback that received it, a fetch's long poll ends in the callback of the commit that
 brought it records, and neither costs a task's turn. A small one that is like the last of its
 kind is not even copied before that: a reader who keeps up (`apis.follower`) and a batch that
-came alone (`lane`) are served from the buffer they were received in. Whatever has to wait for
+came alone (`lane`) are served from the buffer they were received in. A batch that came just
+before its reader's request is put off (`_early`) until the sockets have been looked at once
+more. Whatever has to wait for
 something else on that way (the disk, a client that does not read, a transaction's
 coordinator) is queued for the task in its place, and what comes meanwhile is queued behind it.
 
@@ -36,6 +38,7 @@ from headrace.broker.lane import Lane
 from headrace.broker.replies import Answer, Reply
 from headrace.errors import CorruptionError
 from headrace.kernels.batches import Outcome
+from headrace.kernels.library import address_of
 from headrace.storage import Extent
 from headrace.wire import Api, FrameAssembler, MalformedError, name_of
 from headrace.wire.framing import SIZE_BYTES, SMALL_FRAME_BYTES
@@ -106,6 +109,7 @@ class Connection(asyncio.BufferedProtocol):
         self._follower: Follower | None = None
         self._asked_s = 0.0  # when the follower's turn came
         self._lane: Lane | None = None
+        self._early: tuple[bytearray, float] | None = None  # a request put off, and when its turn came
         self._writable = asyncio.Event()
         self._writable.set()
         self._closed = False
@@ -254,7 +258,8 @@ class Connection(asyncio.BufferedProtocol):
     def _queue(self, work: bytearray | Begun[Answer] | Reply) -> None:
         """Leaves it to the task, behind what is queued and under way."""
         self._work.append(work)
-        if self._poll is None and not (self._follower is not None and self._follower.waits):
+        follows = self._follower is not None and self._follower.waits
+        if self._poll is None and self._early is None and not follows:
             self._wake()
 
     def _wake(self) -> None:
@@ -279,7 +284,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _serve_again(self, size: int) -> bool:
         """Serves a small request that is like the last one, where it was received; False if it cannot."""
-        if self._outbox or self._muted_until or not self._writable.is_set():
+        if self._outbox or not self._may_serve:
             return False
         broker = self._broker
         frame, address = broker.scratch[SIZE_BYTES : SIZE_BYTES + size], broker.scratch_at + SIZE_BYTES
@@ -295,15 +300,30 @@ class Connection(asyncio.BufferedProtocol):
         if self._follower is None or not self._follower.asks_again(frame, address):
             return False
         self._asked_s, self._at_rest = perf_counter(), False
+        self._follower.tell_missed()
         return True
 
     def _produce_again(self, frame: memoryview, address: int) -> bool:
+        lane, began = self._open_lane(), perf_counter()
+        if lane is None:
+            return False
+        if self._take_lane(lane, frame, address, began):
+            return True
+        if lane.is_early:
+            self._early, self._at_rest = (bytearray(frame), began), False
+            later = asyncio.get_running_loop().call_soon
+            later(later, self._produce_early)  # twice: the sockets are looked at in between
+        return lane.is_early
+
+    def _open_lane(self) -> Lane | None:
         last, lane = self.last_produce, self._lane
         if last is None or self.clear_socket() < 0:
-            return False
+            return None
         if lane is None or lane.last is not last:
             lane = self._lane = Lane(self._broker, last, self._socket)
-        began = perf_counter()
+        return lane
+
+    def _take_lane(self, lane: Lane, frame: memoryview, address: int, began: float) -> bool:
         left = lane.take(frame, address)
         if left is None:
             return False
@@ -311,6 +331,26 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.write(left)
         self._broker.metrics.request_seconds.observe(perf_counter() - began, PRODUCE_NAME)
         return True
+
+    def _produce_early(self) -> None:
+        """Serves the request that was put off, before whatever was queued behind it."""
+        early, self._early = self._early, None
+        if early is None or self._closed:
+            return
+        try:
+            if not self._serve_early(*early):
+                self._work.appendleft(early[0])
+        except Exception as error:
+            self._break_off(error)
+        else:
+            self._go_on()
+
+    def _serve_early(self, frame: bytearray, began: float) -> bool:
+        lane = self._open_lane()
+        if lane is not None and self._take_lane(lane, memoryview(frame), address_of(frame), began):
+            return True
+        _, version = _api_and_version(frame)
+        return not self._work and self._may_serve and self._produce_at_once(frame, version)
 
     def _follow(self) -> None:
         """Somebody waits for records: the next request may be the same."""
@@ -353,9 +393,14 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- serve at once ------------------------------------------------------------------------
 
+    @property
+    def _may_serve(self) -> bool:
+        """Whether nothing that its client did before must be waited for."""
+        return not self._muted_until and self._writable.is_set()
+
     def _serve_at_once(self, frame: bytearray, api_key: int, version: int) -> bool:
         """Serves a produce or fetch request here and now; False if it must wait for something first."""
-        if self._muted_until or not self._writable.is_set():
+        if not self._may_serve:
             return False
         try:
             if api_key == PRODUCE:

@@ -12,6 +12,10 @@ else runs on the event loop.
 Only what is as plain as can be goes this way, and only if nobody would have to be told but
 one reader, or none. Everything else, and every refusal but the disk's own, is for the
 general way, which gets the request as it came: nothing has been done then.
+
+What most often comes together with a batch is its reader's next request. Then the batch is
+worth a second try behind that (`is_early`); and a reader who asks only when the batch is on
+disk finds it kept (`Follower.miss`).
 """
 
 import contextlib
@@ -22,7 +26,7 @@ from headrace.broker.apis.follower import Place
 from headrace.broker.committer import SMALL_BYTES
 from headrace.errors import DiskError
 from headrace.kernels.requests import Came, LaneCall, PlainBatch
-from headrace.storage import Lone, Queued, TopicConfig
+from headrace.storage import Lone, Newest, Queued, TopicConfig
 from headrace.storage.disk import SyncFailed
 
 if TYPE_CHECKING:
@@ -40,6 +44,7 @@ class Lane:
 
     def __init__(self, broker: "Broker", last: "Repeatable", socket: int) -> None:
         self.last = last
+        self.is_early = False  # what was taken last was not alone, but came before a reader who is to be back
         self._broker = broker
         self._config: TopicConfig | None = None  # which was judged last
         self._config_is_plain = False
@@ -52,6 +57,7 @@ class Lane:
 
         None if it is to be served the general way.
         """
+        self.is_early = False
         batch = self.last.shape.plain_batch(address, len(frame))
         if batch is None or batch.size_bytes > SMALL_BYTES or not self._is_plain():
             return None
@@ -88,9 +94,11 @@ class Lane:
         self, partition: "Partition", batch: PlainBatch, frame: memoryview, address: int, now_ms: int
     ) -> memoryview | None:
         reader, socket = None, _NOBODY
+        away: list[Place] = []  # these ask again, or have stopped
         for each in partition.readers:
             if isinstance(each, Place) and not each.follower.waits:
-                continue  # it finds the batch when it asks again
+                away.append(each)
+                continue
             if reader is not None or not isinstance(each, Place):
                 return None
             reader = each
@@ -104,8 +112,12 @@ class Lane:
         came = self._go(batch, address, lone, partition.log.start_offset, reader, socket)
         if came is not Came.COMMITTED:
             self._not_committed(partition, came)
+            self.is_early = came is Came.NOT_ALONE and bool(away)
             return None
-        return self._committed(partition, batch, frame, lone, now_ms, reader)
+        left = self._committed(partition, batch, frame, lone, now_ms, reader)
+        if away:
+            _keep_for(away, batch, frame, lone.base_offset)
+        return left
 
     def _go(
         self, batch: PlainBatch, address: int, lone: Lone, log_start: int, reader: Place | None, socket: int
@@ -152,3 +164,10 @@ class Lane:
         kind = SyncFailed if came is Came.NOT_SYNCED else OSError
         with contextlib.suppress(DiskError):
             partition.end_alone(None, error=kind(error, os.strerror(error)))
+
+
+def _keep_for(away: list[Place], batch: PlainBatch, frame: memoryview, base_offset: int) -> None:
+    octets = bytes(frame[batch.start : batch.start + batch.size_bytes])
+    newest = Newest(base_offset, base_offset + batch.record_count, octets)
+    for place in away:
+        place.follower.miss(place.number, newest)

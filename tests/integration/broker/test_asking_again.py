@@ -3,8 +3,10 @@
 import contextlib
 import os
 import random
+import socket
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -95,6 +97,37 @@ def counted(monkeypatch) -> dict[str, int]:
     monkeypatch.setattr(Repeatable, "parts_of", counted_produce)
     monkeypatch.setattr(Lane, "take", counted_lane)
     return times
+
+
+@pytest.fixture
+def told(monkeypatch) -> dict[str, int]:
+    """How often a reader was told what it had missed."""
+    times, tell_missed = {"missed": 0}, Follower.tell_missed
+
+    def counted(follower):
+        times["missed"] += follower._missed is not None
+        tell_missed(follower)
+
+    monkeypatch.setattr(Follower, "tell_missed", counted)
+    return times
+
+
+@pytest.fixture
+def at_once(monkeypatch) -> dict[str, Any]:
+    """`also`, once, is done in the moment in which a batch is about to go its lane; how many were put off."""
+    take = Lane.take
+    seen: dict[str, Any] = {"put off": 0, "also": None}
+
+    def disturbed(lane, frame, address):
+        also, seen["also"] = seen["also"], None
+        if also is not None:
+            also()
+        left = take(lane, frame, address)
+        seen["put off"] += left is None and lane.is_early
+        return left
+
+    monkeypatch.setattr(Lane, "take", disturbed)
+    return seen
 
 
 @pytest.mark.parametrize("version", [12, 16])
@@ -263,6 +296,128 @@ def test_a_reader_who_asks_no_more_bars_no_lane(broker, counted):
             assert answer_to(first, frame) == answer_to(fresh, frame)
 
 
+@pytest.mark.parametrize("committed", [False, True])
+@pytest.mark.parametrize("way", ["lane", "general"])
+def test_a_reader_who_asks_again_too_late_gets_what_it_missed_from_memory(broker, told, way, committed):
+    about = {"committed": committed, "wait_ms": LONGER_THAN_WE_DO_MS}
+    with connections(broker, 2) as (writer, reader):
+        topic = made(broker, writer, f"missed-{way}-{committed}", PARTITIONS)
+        ends = kept_up(broker, topic, writer, reader, committed=committed)
+        for number in range(3, 60):
+            index, records = number % PARTITIONS, number % 4 + 1
+            batch = batch_of(*[b"%d" % n for n in range(records)])
+            if way == "lane":
+                accepted = answer_to(writer, produce_frame(topic, batch, number, partition=index))
+                assert error_of_produce(accepted) == 0
+            else:
+                with connections(broker, 1) as (other,):  # whose first request takes no lane
+                    other.produce(topic.name, batch, partition=index)
+            offsets = dict(enumerate(ends))
+            with connections(broker, 1) as (fresh,):
+                expected = answer_to(fresh, fetch_frame(topic, offsets, number, **about))
+            assert answer_to(reader, fetch_frame(topic, offsets, number, **about)) == expected
+            ends[index] += records
+    assert told["missed"] == 57
+
+
+def test_what_was_missed_is_no_answer_to_another_question(broker, told):
+    with connections(broker, 2) as (writer, reader):
+        topic = made(broker, writer, "other-question", PARTITIONS)
+        ends = kept_up(broker, topic, writer, reader)
+
+        def missed(*indexes):
+            for index in indexes:
+                writer.produce(topic.name, batch_of(b"x"), partition=index)
+
+        def asks(offsets):
+            frame = fetch_frame(topic, offsets, 1, wait_ms=LONGER_THAN_WE_DO_MS)
+            with connections(broker, 1) as (fresh,):
+                assert answer_to(reader, frame) == answer_to(fresh, frame), offsets
+
+        missed(0, 0)  # two of one partition
+        asks(dict(enumerate(ends)))
+        missed(0, 1)  # one of each
+        asks({0: ends[0] + 2, 1: ends[1], 2: ends[2]})
+        missed(2)  # but it goes back
+        asks({0: ends[0] + 2, 1: ends[1], 2: ends[2]})
+        writer.request(Api.DELETE_RECORDS, 2, deletion(topic, 2, ends[2] + 1))  # what it missed is deleted
+        asks({0: ends[0] + 3, 1: ends[1] + 1, 2: ends[2]})
+    assert told["missed"] == 0
+
+
+def test_a_batch_that_comes_with_its_readers_request_goes_its_lane_behind_that(broker, counted, at_once):
+    with connections(broker, 2) as (writer, reader):
+        topic = made(broker, writer, "together", PARTITIONS)
+        ends = kept_up(broker, topic, writer, reader)
+        for number in range(3, 300):  # a slow disk, or a chore of the log, bars the lane for a while
+            if at_once["put off"] >= 8:
+                break
+            offsets, index = dict(enumerate(ends)), number % PARTITIONS
+            asks = fetch_frame(topic, offsets, number, wait_ms=LONGER_THAN_WE_DO_MS)
+            at_once["also"] = lambda: reader.socket.sendall(asks)  # noqa: B023 - called in this round
+            lanes, tries = counted["lane"], at_once["put off"]
+            accepted = answer_to(
+                writer, produce_frame(topic, batch_of(b"%d" % number), number, partition=index)
+            )
+            assert int.from_bytes(accepted[-33:-25], "big") == ends[index]
+            with connections(broker, 1) as (fresh,):
+                assert next_answer(reader) == answer_to(fresh, fetch_frame(topic, offsets, 1))
+            assert counted["lane"] - lanes >= at_once["put off"] - tries
+            ends[index] += 1
+    assert at_once["put off"] >= 8
+
+
+def test_what_comes_behind_a_batch_that_is_put_off_is_served_behind_it(broker, counted, at_once):
+    with connections(broker, 2) as (writer, reader):
+        topic = made(broker, writer, "behind", 1)
+        ends, expected = kept_up(broker, topic, writer, reader), []
+        for number in range(300):
+            if at_once["put off"] >= 8:
+                break
+            first, second = batch_of(b"%d" % number), batch_of(b"behind %d" % number)
+
+            def also(number=number, second=second):
+                writer.socket.sendall(produce_frame(topic, second, number))
+                reader.socket.sendall(fetch_frame(topic, {0: ends[0]}, 1, wait_ms=LONGER_THAN_WE_DO_MS))
+
+            at_once["also"] = also
+            for offset in (ends[0], ends[0] + 1):
+                answer = answer_to(writer, produce_frame(topic, first, number)) if offset == ends[0] else None
+                answer = answer or next_answer(writer)
+                assert int.from_bytes(answer[-33:-25], "big") == offset
+            next_answer(reader)
+            ends[0] += 2
+            expected += [b"%d" % number, b"behind %d" % number]
+    assert at_once["put off"] >= 8
+    assert values_in_all(broker, topic.name)[3:] == expected
+
+
+def test_a_producer_who_leaves_while_its_batch_is_put_off_harms_nobody(broker, at_once):
+    with connections(broker, 2) as (writer, reader):
+        topic = made(broker, writer, "leaves", 1)
+        (end,) = kept_up(broker, topic, writer, reader)
+        for number in range(300):
+            if at_once["put off"] >= 3:
+                break
+            with connections(broker, 1) as (leaver,):
+                for _ in range(2):
+                    assert (
+                        error_of_produce(answer_to(leaver, produce_frame(topic, batch_of(b"x"), number))) == 0
+                    )
+                asks = fetch_frame(topic, {0: end}, number, wait_ms=0)
+
+                def also(leaver=leaver, asks=asks):
+                    leaver.socket.shutdown(socket.SHUT_RDWR)
+                    reader.socket.sendall(asks)
+
+                at_once["also"] = also
+                leaver.socket.sendall(produce_frame(topic, batch_of(b"lost or not"), number))
+                next_answer(reader)
+            end = broker.partition(topic.name, 0).log.high_watermark
+        assert at_once["put off"] >= 3
+        assert error_of_produce(answer_to(writer, produce_frame(topic, batch_of(b"last"), 1))) == 0
+
+
 def test_a_reader_who_left_is_told_of_nothing(broker):
     with connections(broker, 1) as (writer,):
         topic = made(broker, writer, "left", 1)
@@ -419,6 +574,23 @@ def test_producers_that_send_together_share_syncs_and_one_that_is_alone_is_answe
 def connections(broker, count) -> Iterator[list[Peer]]:
     with contextlib.ExitStack() as stack:
         yield [stack.enter_context(contextlib.closing(Peer(broker.port))) for _ in range(count)]
+
+
+def kept_up(broker, topic, writer, reader, *, committed=False):
+    """Has the reader wait for records and get them three times, so that it is known; the partitions' ends."""
+    count = len(topic.partitions)
+    ends = [0] * count
+    for number in range(3):
+        about = {"wait_ms": LONGER_THAN_WE_DO_MS, "committed": committed}
+        reader.socket.sendall(fetch_frame(topic, dict(enumerate(ends)), number, **about))
+        wait_until(lambda: is_waiting(broker, topic.name))
+        index = number % count
+        assert (
+            error_of_produce(answer_to(writer, produce_frame(topic, batch_of(b"x"), 1, partition=index))) == 0
+        )
+        next_answer(reader)
+        ends[index] += 1
+    return ends
 
 
 def made(broker, peer, name, partitions):

@@ -8,6 +8,9 @@ it and sent, in the callback of the commit. Or the time is over: the answer is t
 nothing. Anything else, a large commit, a disk that must be asked, an error, is for the
 general way (`fetch`), which gets the request as it came.
 
+Between an answer and the next request it is away. A small commit that it misses is kept for
+it, the last one only, and is its answer if the next request asks for exactly that.
+
 Whatever is answered here is, byte for byte, what the general way would answer.
 """
 
@@ -15,7 +18,7 @@ import asyncio
 from typing import TYPE_CHECKING, Protocol
 
 from headrace.kernels.requests import STANDING_FIELDS
-from headrace.storage import Topic
+from headrace.storage import Newest, Topic
 from headrace.wire.repeats import FetchShape
 
 if TYPE_CHECKING:
@@ -52,6 +55,8 @@ class Place:
     def __call__(self) -> None:
         if self.follower.waits:
             self.follower.wake(self.number)
+        else:
+            self.follower.miss(self.number)
 
 
 class Follower:
@@ -66,6 +71,7 @@ class Follower:
         self.attempt = attempt
         self.again = shape.again
         self.waits = False
+        self._missed: tuple[int, Newest] | None = None  # while it was away: the partition's place, and what
         self._broker = broker
         self._topic = topic
         self._owner = owner
@@ -79,23 +85,43 @@ class Follower:
             part.partition.on_records(place)
 
     def asks_again(self, frame: memoryview, address: int) -> bool:
-        """Whether the request at that address is the same again and finds nothing; it waits then."""
+        """Whether the request at that address is the same again; it waits then.
+
+        For what comes, if it finds nothing. If it finds exactly what it missed, for `tell_missed`.
+        """
         again, committed = self.again, self.attempt.committed
+        missed, self._missed = self._missed, None
         if not again.matches(address, len(frame)) or not self._broker.topics.is_current(self._topic):
             return False
         offsets, standings, at = again.offsets, again.standings, 0
         for number, log in enumerate(self._logs):
             offset, start = offsets[number], log.start_offset
-            if log.high_watermark != offset or start > offset:
+            if start > offset:
                 return False
-            if standings[at + 1] != offset or standings[at + 2] != offset or standings[at + 3] != start:
-                self._look_at(number)
-            if committed and standings[at + 2] != offset:
-                return False
+            if log.high_watermark != offset:
+                if missed is None or missed[0] != number or not self._is_answer(number, missed[1]):
+                    return False
+                self._missed = missed
+            else:
+                if standings[at + 1] != offset or standings[at + 2] != offset or standings[at + 3] != start:
+                    self._look_at(number)
+                if committed and standings[at + 2] != offset:
+                    return False
             at += STANDING_FIELDS
         again.keep(frame, committed=committed)
         self._wait()
         return True
+
+    def miss(self, number: int, newest: Newest | None = None) -> None:
+        """A partition has more while this is away: `newest`, or what the partition says."""
+        newest = newest or self._parts[number].partition.newest
+        self._missed = None if newest is None else (number, newest)
+
+    def tell_missed(self) -> None:
+        """Answers with what was missed, if the request found that."""
+        missed, self._missed = self._missed, None
+        if missed is not None:
+            self._tell(*missed)
 
     def _look_at(self, number: int) -> None:
         """Notes where a partition stands."""
@@ -124,18 +150,26 @@ class Follower:
 
     def wake(self, number: int) -> None:
         """A partition has more, or so it says, while this waits."""
-        part, offset = self._parts[number], self.again.offsets[number]
-        end, newest = part.partition.readable_end(committed=self.attempt.committed), part.partition.newest
-        if end == offset:
+        part = self._parts[number]
+        if part.partition.readable_end(committed=self.attempt.committed) == self.again.offsets[number]:
             return
-        is_next = newest is not None and newest.base_offset == offset and newest.next_offset == end
-        if newest is None or not is_next or not self.takes(number, len(newest.octets)):
+        newest = part.partition.newest
+        if newest is None or not self._is_answer(number, newest):
             self.waits = False
             self._owner.serve_otherwise(self.again.frame)
         else:
-            self._look_at(number)
-            self._count(number, end - offset, len(newest.octets))
-            self._end(number, newest.octets)
+            self._tell(number, newest)
+
+    def _is_answer(self, number: int, newest: Newest) -> bool:
+        """Whether this, from one partition, is all that it has for the request, and an answer."""
+        end = self._parts[number].partition.readable_end(committed=self.attempt.committed)
+        is_next = newest.base_offset == self.again.offsets[number] and newest.next_offset == end
+        return is_next and self.takes(number, len(newest.octets))
+
+    def _tell(self, number: int, newest: Newest) -> None:
+        self._look_at(number)
+        self._count(number, newest.next_offset - newest.base_offset, len(newest.octets))
+        self._end(number, newest.octets)
 
     def takes(self, number: int, size: int) -> bool:
         """Whether so many bytes from one partition are an answer, which there is room for."""
@@ -164,7 +198,7 @@ class Follower:
 
     def close(self) -> None:
         """Is told of nothing any more."""
-        self.waits = False
+        self.waits, self._missed = False, None
         if self._timer is not None:
             self._timer.cancel()
         for part, place in zip(self._parts, self._places, strict=True):
