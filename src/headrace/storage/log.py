@@ -389,18 +389,32 @@ class PartitionLog:
             return self.start_offset
 
     def apply_retention(self, now_ms: int) -> list[Path]:
-        """Deletes the oldest segments that exceed the topic's retention; the files removed."""
+        """Deletes the oldest segments that exceed the topic's retention; the files removed.
+
+        Also on a full disk, where that is needed most: an expired segment that cannot be
+        sealed there is left to the next time, if others could go. DiskError if none could.
+        """
         with self._maintenance_lock:
             if not self._config.deletes:
                 return []
-            self._roll_if_expired(now_ms)
+            not_rolled: DiskError | None = None
+            try:
+                self._roll_if_expired(now_ms)
+            except DiskError as error:
+                if not error.full:
+                    raise
+                not_rolled = error
             segments = self._reader.segments
             count = surplus(
                 [(segment.size_bytes, self._largest_timestamp(segment)) for segment in segments],
                 config=self._config,
                 now_ms=now_ms,
             )
-            return self._move_start(segments[count].base_offset) if count else []
+            if count:
+                return self._move_start(segments[count].base_offset)
+            if not_rolled is not None:
+                raise not_rolled
+            return []
 
     def _roll_if_expired(self, now_ms: int) -> None:
         active, limit_ms = self._writer.active, self._config.retention_ms
@@ -413,8 +427,30 @@ class PartitionLog:
         return lambda: self._reader.largest_timestamp(segment)
 
     def _move_start(self, offset: int) -> list[Path]:
-        """First the durable log start, then the files: a crash between leaves files to be removed at open."""
-        write_log_start(self._reader.files.disk, self.path / "log-start", offset)
+        """First the durable log start, then the files: a crash between leaves files to be removed at open.
+
+        Where there is no room for the former, the oldest segment makes it: without a
+        note the log starts where its oldest file does.
+        """
+        removed: list[Path] = []
+        try:
+            self._note_start(offset)
+        except DiskError as error:
+            oldest = self._reader.segments[:2]
+            if not error.full or len(oldest) < 2 or oldest[1].base_offset > offset:
+                raise
+            removed = self._take_out_before(oldest[1].base_offset)
+            self._note_start(offset)
+        return removed + self._take_out_before(offset)
+
+    def _note_start(self, offset: int) -> None:
+        path = self.path / "log-start"
+        try:
+            write_log_start(self._reader.files.disk, path, offset)
+        except OSError as error:
+            raise DiskError.at(path, error) from error
+
+    def _take_out_before(self, offset: int) -> list[Path]:
         self.start_offset = max(self.start_offset, offset)
         with self._writer_lock:
             gone = take_out_before(self._reader, offset)

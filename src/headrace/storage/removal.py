@@ -38,7 +38,8 @@ def _forget_damage(reader: LogReader, paths: set[Path]) -> None:
     left = tuple(damage for damage in reader.damage if damage.path not in paths)
     if left != reader.damage:
         reader.damage = left
-        save_damage(reader.files.disk, reader.directory / "damage", left)
+        with contextlib.suppress(OSError):  # at the next open, damage of files that are gone is forgotten
+            save_damage(reader.files.disk, reader.directory / "damage", left)
 
 
 def remove_files(reader: LogReader, gone: tuple[Segment, ...]) -> list[Path]:

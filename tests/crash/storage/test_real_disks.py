@@ -12,6 +12,7 @@ import contextlib
 import os
 import shutil
 import subprocess
+import time
 from dataclasses import replace
 
 import pyarrow as pa
@@ -113,6 +114,29 @@ def test_a_file_system_that_fills_up_loses_nothing_acknowledged_and_goes_on_with
     assert values(log) == [*acknowledged, last]
     log.close()
     assert values(PartitionLog.open(root / "partition", TopicConfig())) == [*acknowledged, last]
+
+
+@pytest.mark.skipif(not hasattr(os, "RWF_NOWAIT"), reason="tmpfs is Linux's")
+def test_retention_makes_room_on_a_file_system_without_a_byte_left(mounted):
+    root = mounted("small", "-t", "tmpfs", "-o", "size=2m", "tmpfs")
+    config = TopicConfig(segment_bytes=300_000, retention_ms=1000)
+    log = PartitionLog.open(root / "partition", config)
+    acknowledged, error = write_until_refused(log, BATCH_BYTES)
+    assert error.full
+    with contextlib.suppress(OSError), (root / "ballast").open("wb", buffering=0) as ballast:
+        while ballast.write(bytes(PAGE_BYTES)):
+            pass
+    start = log.start_offset
+    assert log.apply_retention(int(time.time() * 1000) + 1_000_000)
+    assert log.start_offset > start
+    assert values(log) == acknowledged[log.start_offset :]
+    last = os.urandom(BATCH_BYTES)
+    log.append(batch(last), now_ms=1)
+    assert log.commit() == len(acknowledged) + 1
+    log.close()
+    again = PartitionLog.open(root / "partition", config)
+    assert again.start_offset == log.start_offset
+    assert values(again) == [*acknowledged, last][again.start_offset :]
 
 
 @pytest.mark.skipif(not hasattr(os, "RWF_NOWAIT"), reason="tmpfs is Linux's")

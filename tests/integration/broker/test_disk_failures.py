@@ -16,6 +16,7 @@ from headrace.testing.disk import SimulatedDisk
 from headrace.wire import Api, ErrorCode
 
 from .conftest import Peer, batch_of
+from .test_produce_and_fetch import values_in
 
 
 @contextlib.contextmanager
@@ -50,6 +51,21 @@ def test_a_full_disk_refuses_and_takes_again_when_there_is_room():
         disk.capacity_bytes = None
         again = peer.produce("t", batch_of(b"room"))
         assert (again.error_code, again.base_offset) == (0, 1)
+
+
+def test_a_full_disk_refuses_to_delete_records_in_the_midst_of_a_segment_and_keeps_them():
+    disk = SimulatedDisk()
+    with broker_on(disk) as peer:
+        peer.produce("t", batch_of(b"also safe"))
+        disk.capacity_bytes = disk.used_bytes()
+        part = {"partition_index": 0, "offset": 1}
+        asked = {"topics": [{"name": "t", "partitions": [part]}], "timeout": 10_000}
+        refused = peer.request(Api.DELETE_RECORDS, 2, asked).topics[0].partitions[0]
+        assert refused.error_code == ErrorCode.kafka_storage_error
+        assert values_in(peer.fetch("t", 0)) == [b"safe", b"also safe"]
+        disk.capacity_bytes = None
+        done = peer.request(Api.DELETE_RECORDS, 2, asked).topics[0].partitions[0]
+        assert (done.error_code, done.low_watermark) == (0, 1)
 
 
 def test_damage_is_never_served_and_everything_around_it_is(tmp_path, caplog):

@@ -1,9 +1,13 @@
+import contextlib
+import random
+
 import pytest
 
-from headrace.errors import RequestError
+from headrace.errors import DiskError, RequestError
 from headrace.storage.retention import surplus
 from headrace.storage.topic_config import TopicConfig
 from headrace.testing.batches import batch, commit, read_all
+from headrace.testing.disk import Crash, SimulatedDisk
 
 
 def decide(*segments, now_ms=10_000, **config):
@@ -65,6 +69,49 @@ def test_retention_by_age_rolls_an_expired_active_segment_and_empties_the_log(di
     again = open_log(disk.after_power_cut())
     assert (again.start_offset, again.high_watermark) == (10, 10)
     assert again.append(batch(b"next"), now_ms=1).base_offset == 10
+
+
+def test_retention_makes_room_on_a_disk_without_a_byte_left(disk, open_log):
+    log = log_of(disk, open_log, 20, retention_ms=1000)
+    sealed = [segment.path for segment in log._reader.segments[:-1]]
+    disk.capacity_bytes = disk.used_bytes()
+    assert log.apply_retention(1_000_000) == sealed  # the active one can be rolled only now
+    assert [record.offset for record in read_all(log)] == list(range(log.start_offset, 20))
+    for after in (disk.after_power_cut(), disk.after_kill()):
+        again = open_log(after, segment_bytes=1024)
+        assert (again.start_offset, again.high_watermark) == (log.start_offset, 20)
+    log.apply_retention(1_000_000)
+    assert (log.start_offset, log.high_watermark, log.size_bytes) == (20, 20, 0)
+
+
+def test_whenever_a_crash_ends_retention_on_a_full_disk_the_log_is_whole(disk, open_log):
+    log = log_of(disk, open_log, 20, retention_ms=1000)
+    begins = [segment.base_offset for segment in log._reader.segments]
+    full, first_step = disk.used_bytes(), disk.steps
+    log.apply_retention(1_000_000)
+    last_step = disk.steps
+    assert last_step > first_step
+    for step in range(first_step, last_step):
+        crashed = SimulatedDisk()
+        log = log_of(crashed, open_log, 20, retention_ms=1000)
+        crashed.capacity_bytes, crashed.crash_at = full, step
+        with contextlib.suppress(Crash):
+            log.apply_retention(1_000_000)
+        for seed in range(3):
+            again = open_log(crashed.after_power_cut(random.Random(seed)), segment_bytes=1024)
+            assert again.start_offset in begins, f"step {step}, seed {seed}"
+            assert [record.offset for record in read_all(again)] == list(range(again.start_offset, 20))
+
+
+def test_a_disk_without_a_byte_left_keeps_records_that_are_not_alone_in_their_segment(disk, open_log):
+    log = log_of(disk, open_log, 10)
+    second = log._reader.segments[1].base_offset
+    disk.capacity_bytes = disk.used_bytes()
+    with pytest.raises(DiskError, match="No space"):
+        log.delete_before(second - 1)
+    assert (log.start_offset, len(read_all(log))) == (0, 10)
+    assert log.delete_before(second + 1) == second + 1  # for that, the first segment makes room
+    assert open_log(disk.after_power_cut(), segment_bytes=1024).start_offset == second + 1
 
 
 def test_a_compacted_topic_keeps_its_segments(disk, open_log):

@@ -1,17 +1,20 @@
 """Where a partition begins, ends, and was at a time; deleting its oldest records."""
 
+import logging
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from headrace.broker.apis.fetch import READ_COMMITTED
 from headrace.broker.partition import Partition
-from headrace.errors import CorruptionError, RequestError
+from headrace.errors import CorruptionError, DiskError, RequestError
 from headrace.wire import ErrorCode, Request
 
 if TYPE_CHECKING:
     from headrace.broker.server import Broker
 
 __all__ = ["delete_records", "list_offsets", "offset_for_leader_epoch"]
+
+logger = logging.getLogger(__name__)
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = (
     -1,
@@ -94,6 +97,9 @@ async def delete_records(broker: "Broker", request: Request) -> dict[str, Any]:
                 answer["low_watermark"] = await broker.in_thread(log.delete_before, offset)
             except RequestError as error:
                 answer["error_code"] = error.code
+            except DiskError as error:
+                logger.error("records of %s were not deleted: %s", topic.name, error)
+                answer["error_code"] = int(ErrorCode.kafka_storage_error)
             parts.append(answer)
         topics.append({"name": topic.name, "partitions": parts})
     return {"topics": topics}
