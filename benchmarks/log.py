@@ -7,7 +7,7 @@ settings, which does not, and Kafka told to sync (`flush.messages=1`); and, so t
 which bars of latency can be reached, `floor.c`, which is no broker but does the least that
 one which syncs must do. All four run side by side, each stopped while another is measured; in each
 round one client takes them in turns, phase by phase, so that a disturbance meets all of
-them. Every run checks that what was read is what was written; a broker that fails that check
+them. Latency is measured twice: of brokers that were just started, and of warm ones. Every run checks that what was read is what was written; a broker that fails that check
 ends the benchmark.
 
 Kafka's jars are fetched on the first run. Nothing leaves the loopback interface.
@@ -69,6 +69,7 @@ class Plan:
 
     rounds: int
     starts: int
+    young: int  # times that all are started anew for the latency of their first records
     seconds: float
     latency_samples: int
     warmup_samples: int  # over all workloads
@@ -112,6 +113,13 @@ MEASURES = (
         form="{:.2f}",
         bars={KAFKA: at_most(0.6), KAFKA_SYNCING: at_most(0.6)},
     ),
+    Measure(key="young_p50_ms", title="the same since start, p50 ms", form="{:.2f}"),
+    Measure(
+        key="young_p99_ms",
+        title="the same since start, p99 ms",
+        form="{:.2f}",
+        bars={KAFKA: at_most(0.6), KAFKA_SYNCING: at_most(0.6)},
+    ),
     Measure(key="produce_application_busy", title="client's thread busy, in", form="{:.2f}"),
     Measure(key="consume_application_busy", title="client's thread busy, out", form="{:.2f}"),
     Measure(key="produce_broker_cpu_s_gb", title="broker CPU s per GB in", form="{:.2f}"),
@@ -123,6 +131,7 @@ LIMITS = (
     (FLOOR, Measure(key="consume_mb_s", title="the floor: consume, MB/s")),
     (FLOOR, Measure(key="p50_ms", title="the floor: p50 ms", form="{:.2f}")),
     (FLOOR, Measure(key="p99_ms", title="the floor: p99 ms", form="{:.2f}")),
+    (FLOOR, Measure(key="young_p99_ms", title="the floor since start: p99 ms", form="{:.2f}")),
     (SYNC_ALONE, Measure(key="p50_ms", title="a sync alone: p50 ms", form="{:.2f}")),
     (SYNC_ALONE, Measure(key="p99_ms", title="a sync alone: p99 ms", form="{:.2f}")),
 )
@@ -143,7 +152,8 @@ def main() -> int:
     began = time.monotonic()
     try:
         measure_starts(plan, samples)
-        measure_load(plan, samples, began)
+        measure_young(plan, samples)
+        measure_load(plan, samples, time.monotonic())
     except PeerUnavailable as reason:
         print(f"no Kafka to compare with: {reason}", file=sys.stderr)
         return 2
@@ -176,6 +186,7 @@ def make_plan(options: argparse.Namespace) -> Plan:
     return Plan(
         rounds=options.rounds or (1 if options.quick else 5),
         starts=0 if options.only not in START_UP else 1 if options.quick else 3,
+        young=0 if options.quick else 3,
         seconds=60 if options.quick else 900,
         latency_samples=400 if options.quick else 2000,
         warmup_samples=400 if options.quick else WARMUP_SAMPLES,
@@ -194,14 +205,34 @@ def measure_starts(plan: Plan, samples: Samples) -> None:
                 say(f"start {number + 1}/{plan.starts}: {system} {broker.start_seconds:.2f} s")
 
 
+def measure_young(plan: Plan, samples: Samples) -> None:
+    """All of them started anew, several times: their first records, sent one by one."""
+    for number in range(1, plan.young + 1):
+        with running_all() as running:
+            for workload in plan.workloads:
+                bare = dataclasses.replace(workload, records=0)
+                results = run_client(CLIENT, jobs(plan, bare, running, number, alone=True), workload.name)
+                for system, result in results.items():
+                    for measure, value in result.items():
+                        samples.add(system, workload.name, f"young_{measure}", value)
+                told = ", ".join(f"{system} {result['p99_ms']:.2f}" for system, result in results.items())
+                say(f"since start {number}/{plan.young}: {workload.name:11} p99 ms: {told}")
+
+
+@contextlib.contextmanager
+def running_all() -> Iterator[dict[str, RunningBroker]]:
+    with contextlib.ExitStack() as stack:
+        running = {system: stack.enter_context(start()) for system, start in BROKERS.items()}
+        yield {**running, FLOOR: stack.enter_context(floor())}
+
+
 def measure_load(plan: Plan, samples: Samples, began: float) -> None:
     """A round that is not counted, for the peers' compilers, and then those that are."""
     if not plan.workloads:
         return
     with contextlib.ExitStack() as stack:
-        running = {system: stack.enter_context(start()) for system, start in BROKERS.items()}
-        watches = {system: stack.enter_context(MemoryWatch(broker.pid)) for system, broker in running.items()}
-        running[FLOOR] = stack.enter_context(floor())
+        running = stack.enter_context(running_all())
+        watches = {system: stack.enter_context(MemoryWatch(running[system].pid)) for system in BROKERS}
         one_round(warm_up(plan), running, Samples(), 0)
         for number in range(1, plan.rounds + 1):
             one_round(plan, running, samples, number)
@@ -237,7 +268,12 @@ def turned(systems: Iterable[str], number: int) -> Iterator[str]:
 
 
 def jobs(
-    plan: Plan, workload: Workload, running: Mapping[str, RunningBroker], number: int
+    plan: Plan,
+    workload: Workload,
+    running: Mapping[str, RunningBroker],
+    number: int,
+    *,
+    alone: bool = False,
 ) -> dict[str, dict[str, object]]:
     return {
         system: {
@@ -248,6 +284,7 @@ def jobs(
             "records": workload.records,
             "latency_samples": plan.latency_samples,
             "held": number > 0,  # while they warm up, compilers may use every moment
+            "alone": alone,
         }
         for system in turned(running, number)
     }

@@ -62,6 +62,7 @@ class Job:
     records: int
     latency_samples: int
     held: bool  # whether it is stopped while it is another's turn
+    alone: bool = False  # nothing but records that are sent alone
 
     @property
     def chunks(self) -> int:
@@ -314,13 +315,24 @@ def run(job: Job) -> Work[dict[str, float]]:
     topic, chunk = f"bench-{uuid.uuid4()}", chunk_of_records(job)
     admin = AdminClient({"bootstrap.servers": job.bootstrap})
     admin.create_topics([NewTopic(topic, job.partitions, 1)])[topic].result(PHASE_TIMEOUT_S)
+    rates: dict[str, float] = {}
+    if job.alone:
+        _prime(job, producer := BulkProducer(_producing(job), topic))
+        producer.close()
+    else:
+        rates = yield from throughput(job, topic, chunk)
+    waits = yield from latencies_ms(job, topic, chunk)
+    admin.delete_topics([topic])[topic].result(PHASE_TIMEOUT_S)
+    return {**rates, **_percentiles(waits)}
+
+
+def throughput(job: Job, topic: str, chunk: Chunk) -> Work[dict[str, float]]:
     written = yield from produce(job, topic, chunk)
     yield
     verify(job, topic, chunk)
     read = yield from consume(job, topic)
-    waits = yield from latencies_ms(job, topic, chunk)
-    admin.delete_topics([topic])[topic].result(PHASE_TIMEOUT_S)
-    return _report(job, written, read, waits)
+    others = (written.others_cpu_s + read.others_cpu_s) / (written.seconds + read.seconds)
+    return {**_rates(job, "produce", written), **_rates(job, "consume", read), "others_cores": others}
 
 
 def sync_alone(job: Job) -> Work[dict[str, float]]:
@@ -333,7 +345,7 @@ def sync_alone(job: Job) -> Work[dict[str, float]]:
     with tempfile.TemporaryFile(buffering=0) as file:
         file.write(bytes(SYNCED_BYTES))
         os.fsync(file.fileno())
-        for _ in range(SEGMENTS + READINGS + 1):  # while the others produce and consume
+        for _ in range(0 if job.alone else SEGMENTS + READINGS + 1):  # while the others produce and consume
             yield
         while len(samples) < job.latency_samples:
             yield
@@ -343,17 +355,11 @@ def sync_alone(job: Job) -> Work[dict[str, float]]:
                 os.fdatasync(file.fileno())
                 if i >= BLOCK_WARMUP:
                     samples.append((time.perf_counter() - started) * 1000)
+    return _percentiles(samples)
+
+
+def _percentiles(samples: list[float]) -> dict[str, float]:
     return {"p50_ms": statistics.median(samples), "p99_ms": statistics.quantiles(samples, n=100)[98]}
-
-
-def _report(job: Job, written: Span, read: Span, waits: list[float]) -> dict[str, float]:
-    return {
-        **_rates(job, "produce", written),
-        **_rates(job, "consume", read),
-        "others_cores": (written.others_cpu_s + read.others_cpu_s) / (written.seconds + read.seconds),
-        "p50_ms": statistics.median(waits),
-        "p99_ms": statistics.quantiles(waits, n=100)[98],
-    }
 
 
 def _rates(job: Job, phase: str, span: Span) -> dict[str, float]:
