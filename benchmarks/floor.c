@@ -18,6 +18,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -424,6 +425,7 @@ static void welcome(int listener, int events)
 int main(int count, char **arguments)
 {
     must(count == 3, "floor PORT DIRECTORY");
+    signal(SIGPIPE, SIG_IGN); /* a client may have left while its answer was made */
     port = atoi(arguments[1]);
     directory = arguments[2];
     answer = malloc(2 * ANSWER_BYTES + FRAME_BYTES);

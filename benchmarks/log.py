@@ -7,8 +7,9 @@ settings, which does not, and Kafka told to sync (`flush.messages=1`); and, so t
 which bars of latency can be reached, `floor.c`, which is no broker but does the least that
 one which syncs must do. All four run side by side, each stopped while another is measured; in each
 round one client takes them in turns, phase by phase, so that a disturbance meets all of
-them. Latency is measured twice: of brokers that were just started, and of warm ones. Every run checks that what was read is what was written; a broker that fails that check
-ends the benchmark.
+them. Latency is measured twice: of brokers that were just started, and of warm ones. Every run
+checks that what was read is what was written; a broker that fails that check ends the
+benchmark.
 
 Kafka's jars are fetched on the first run. Nothing leaves the loopback interface.
 """
