@@ -46,7 +46,8 @@ class LoopTurns:
 
     While they take less than a millisecond, as a rule: a single slow one does not
     matter, several do, until as many were fast again, on threads. And for four fifths of
-    the loop's time at most.
+    the loop's time at most. One of which it is known that nobody waited for its end does
+    not count.
     """
 
     def __init__(self) -> None:
@@ -64,9 +65,13 @@ class LoopTurns:
     def ended(self, began_s: float, now_s: float, *, here: bool) -> None:
         """A commit took so long: `here`, on the loop, or on a thread."""
         took_s = now_s - began_s
-        self._usual_s += (min(took_s, _MEMORY * SLOW_S / 2) - self._usual_s) / _MEMORY
+        self.held_up(took_s)
         if here:
             self._not_before_s = now_s + took_s * REST
+
+    def held_up(self, took_s: float) -> None:
+        """Somebody waited so long for a commit, or may have."""
+        self._usual_s += (min(took_s, _MEMORY * SLOW_S / 2) - self._usual_s) / _MEMORY
 
 
 class _Job(NamedTuple):
@@ -105,17 +110,18 @@ class Committer:
         else:  # not before what has been received already is appended too
             asyncio.get_running_loop().call_soon(self._run_here, log, done)
 
-    def begin_here(self) -> float | None:
-        """When a small commit begins that the caller may run here and now; None if it may not.
+    @property
+    def may_run_here(self) -> bool:
+        """Whether the caller may run a small commit here and now, if nobody waits for the event loop.
 
-        Only while nobody waits for the event loop, which therefore needs no rest. `end_here`
-        must follow.
+        Which therefore needs no rest; and however slow it is, it is of no account unless it
+        turns out that somebody came to wait for it (`was_awaited_here`).
         """
-        return perf_counter() if not self._running and self._turns.are_short else None
+        return not self._running and self._turns.are_short
 
-    def end_here(self, began_s: float) -> None:
-        """It has been run."""
-        self._turns.ended(began_s, perf_counter(), here=True)
+    def was_awaited_here(self, took_s: float) -> None:
+        """Such a commit took so long, and somebody waited for its end."""
+        self._turns.held_up(took_s)
 
     def _is_light(self, log: Committable) -> bool:
         return (

@@ -146,7 +146,8 @@ class Lane:
         records = frame[batch.start : batch.start + batch.size_bytes]
         next_offset = lone.base_offset + batch.record_count
         written = Queued(records, lone.base_offset, next_offset, batch.max_timestamp, now_ms, None)
-        partition.end_alone(written, sync_s=numbers[call.SYNCED_NS] / 1e9)
+        awaited = bool(numbers[call.AWAITED])
+        partition.end_alone(written, sync_s=numbers[call.SYNCED_NS] / 1e9, awaited=awaited)
         told = numbers[call.TOLD]
         end = told + numbers[call.ACKNOWLEDGED]
         left = bytes(self._broker.room[told + numbers[call.ACKNOWLEDGED_SENT] : end])

@@ -34,7 +34,6 @@ class Partition:
         self._committer = committer
         self._committing = False
         self._idle_waiters: list[asyncio.Future[None]] = []
-        self._began_s = 0.0  # when the commit began that its caller runs
         self._unsynced: deque[tuple[int, int, Synced]] = deque()
         self._readers: set[Callable[[], None]] = set()
         self._postponed: asyncio.TimerHandle | None = None  # the commit of markers
@@ -61,19 +60,26 @@ class Partition:
 
         `end_alone` must follow, before anything else.
         """
-        if self._committing or self._postponed is not None:
+        if self._committing or self._postponed is not None or not self._committer.may_run_here:
             return None
-        began_s = self._committer.begin_here()
-        if began_s is None:
-            return None
-        self._began_s = began_s
         return self.log.begin_alone(count, size, now_ms)
 
-    def end_alone(self, batch: Queued | None, *, sync_s: float = 0.0, error: OSError | None = None) -> None:
-        """It was committed, or it is None; DiskError if the disk refused. Whoever reads has been told."""
-        self._committer.end_here(self._began_s)
+    def end_alone(
+        self,
+        batch: Queued | None,
+        *,
+        sync_s: float = 0.0,
+        awaited: bool = False,
+        error: OSError | None = None,
+    ) -> None:
+        """It was committed, or it is None; DiskError if the disk refused. Whoever reads has been told.
+
+        `awaited`: meanwhile somebody came to wait for the event loop.
+        """
         self.log.end_alone(batch, sync_s=sync_s, error=error)
         if batch is not None:
+            if awaited:
+                self._committer.was_awaited_here(sync_s)
             self.produced_records += batch.next_offset - batch.base_offset
             self.produced_bytes += len(batch.batch)
             if self.log.chores_due:

@@ -740,7 +740,8 @@ struct lane {
     uint8_t *room; /* for both answers */
     int64_t error, synced_ns;  /* what came of it: the disk's error, how long the sync took, */
     int64_t told, told_sent;   /* size of the reader's answer, and how much of it was sent, */
-    int64_t acknowledged, acknowledged_sent; /* and the producer's, which stands behind it */
+    int64_t acknowledged, acknowledged_sent; /* the producer's, which stands behind it, */
+    int64_t awaited;                         /* and whether somebody else had something to do by then */
 };
 
 _Static_assert(sizeof(place) == sizeof(int64_t), "an address is one of the numbers");
@@ -800,6 +801,7 @@ int64_t commit_alone(struct lane *lane)
         return came;
     }
     lane->synced_ns = monotonic_ns() - began;
+    lane->awaited = is_readable(lane->others);
     lane->told = lane->told_sent = 0;
     if (lane->reader >= 0) {
         struct standing *standing = lane->fetch->standings + lane->chosen;

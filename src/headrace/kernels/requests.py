@@ -131,14 +131,14 @@ class LaneCall:
 
     BATCH, SIZE, FRAME, PARTITION, COUNT, FILE, POSITION, BASE_OFFSET, LOG_START = range(9)
     HEAD, HEAD_SIZE, OTHERS, PRODUCER, READER, FETCH, CHOSEN, ROOM = range(9, 17)
-    ERROR, SYNCED_NS, TOLD, TOLD_SENT, ACKNOWLEDGED, ACKNOWLEDGED_SENT = range(17, 23)
+    ERROR, SYNCED_NS, TOLD, TOLD_SENT, ACKNOWLEDGED, ACKNOWLEDGED_SENT, AWAITED = range(17, 24)
 
     __slots__ = ("_address", "_head", "numbers")
 
     def __init__(self, head: bytes, *, producer: int, others: int, room: int) -> None:
         """The producer's answer says `head` before its partitions; `room` is for two answers."""
         self._head = bytearray(head)
-        self.numbers = numbers = _zeros(23)
+        self.numbers = numbers = _zeros(24)
         numbers[self.HEAD], numbers[self.HEAD_SIZE] = address_of(self._head), len(head)
         numbers[self.PRODUCER], numbers[self.OTHERS], numbers[self.ROOM] = producer, others, room
         self._address = _place(numbers)

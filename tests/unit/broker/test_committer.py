@@ -176,6 +176,16 @@ def test_the_loop_waits_for_a_fast_disk_four_fifths_of_its_time():
     assert turns.may_begin(20.0 + SLOW_S / 2)
 
 
+def test_a_commit_that_its_caller_runs_counts_only_if_somebody_waited_for_its_end(committer):
+    assert committer.may_run_here
+    for _ in range(3):
+        committer.was_awaited_here(SLOW_S / 2)
+    assert committer.may_run_here
+    for _ in range(3):
+        committer.was_awaited_here(9.0)
+    assert not committer.may_run_here
+
+
 def test_the_loop_waits_for_a_disk_that_is_slow_once_and_not_for_one_that_is_slow():
     turns = LoopTurns()
     turns.ended(10.0, 19.0, here=True)

@@ -1,6 +1,8 @@
 """A partition's order of things: the commit, those who wait for it, the checkpoint."""
 
 import asyncio
+import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,8 +10,8 @@ import pytest
 from headrace.broker.committer import Committer
 from headrace.broker.partition import Partition
 from headrace.errors import DiskError
-from headrace.records import Record, encode_batch
-from headrace.storage import Files, Marker, PartitionLog
+from headrace.records import Record, encode_batch, stamp
+from headrace.storage import Files, Marker, PartitionLog, Queued
 from headrace.testing.batches import batch, read_all
 from headrace.testing.disk import SimulatedDisk
 
@@ -197,3 +199,30 @@ def test_a_batch_that_is_alone_and_whose_sync_fails_is_refused_and_so_is_all_tha
 
     asyncio.run(use())
     committer.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere batches are always appended")
+@pytest.mark.parametrize("awaited", [False, True])
+def test_a_slow_disk_bars_the_callers_own_commits_only_if_others_waited_for_them(tmp_path, awaited):
+    async def use(partition):
+        for number in range(5):
+            octets = batch(b"x")
+            lone = partition.begin_alone(1, len(octets), 5000)
+            assert (lone is None) == (awaited and number >= 3)
+            if lone is None:
+                continue
+            stamp(octets, 0, lone.base_offset, 0)
+            os.pwrite(lone.fd, octets, lone.position)
+            os.fdatasync(lone.fd)
+            written = Queued(octets, lone.base_offset, lone.base_offset + 1, 5000, 5000, None)
+            partition.end_alone(written, sync_s=9.0, awaited=awaited)
+            await partition.wait_idle()  # of chores
+
+    async def run():
+        committer = Committer(2)
+        try:
+            await use(Partition(PartitionLog.open(tmp_path / "log"), committer))
+        finally:
+            committer.close()
+
+    asyncio.run(run())

@@ -1,8 +1,10 @@
 """One small batch, in one call, to a file and two sockets."""
 
+import ctypes
 import errno
 import os
 import socket
+import sys
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,6 +21,7 @@ from headrace.wire.repeats import FetchShape, ProduceShape
 TOPIC = {"topic_id": uuid.uuid4(), "name": "t"}
 PRODUCE, FETCH = 10, 16
 BASE_OFFSET, LOG_START, POSITION, PARTITION = 1000, 3, 5, 4
+IN_MODIFY = 2
 
 
 @dataclass
@@ -122,6 +125,21 @@ def test_the_batch_is_in_the_file_and_both_are_answered(road: Road):
     assert numbers[call.TOLD] == numbers[call.TOLD_SENT] == len(expected_answer(bytes(road.batch)))
     assert numbers[call.ACKNOWLEDGED] == numbers[call.ACKNOWLEDGED_SENT] == len(expected_acknowledgement())
     assert numbers[call.SYNCED_NS] > 0
+    assert not numbers[call.AWAITED]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
+def test_it_is_told_when_others_have_something_to_do_by_then(road: Road, tmp_path):
+    library = ctypes.CDLL(None)
+    others = library.inotify_init()  # readable once the file is written to
+    try:
+        library.inotify_add_watch(others, bytes(tmp_path / "segment"), IN_MODIFY)
+        road.call.numbers[road.call.OTHERS] = others
+        assert road.go() is Came.COMMITTED
+        assert road.call.numbers[road.call.AWAITED] == 1
+        assert road.acknowledged() == expected_acknowledgement()
+    finally:
+        os.close(others)
 
 
 def test_where_nobody_reads_the_producer_is_answered_alone(road: Road):
