@@ -166,7 +166,7 @@ def crash_everywhere(seed, stride=1):
                 raise AssertionError(f"{seed=} {step=} disk={number}: {disk.log[-3:]}") from error
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_producers_go_on_as_if_nothing_was_after_a_crash_at_every_step(seed):
     crash_everywhere(seed)
 
