@@ -30,14 +30,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from brokers import BROKERS, FLOOR, KAFKA, KAFKA_SYNCING, OURS, RunningBroker, floor
-from measure import Bar, MemoryWatch, Samples, print_table
+from measure import Bar, Samples, host_kept_s, peak_bytes, print_table
 
 from headrace.testing.kafka import KAFKA_VERSION, PeerUnavailable
 
 CLIENT = Path(__file__).with_name("log_client.py")
 CLIENT_TIMEOUT_S = 900
 QUIET_CORES = 0.3
-START_UP, MEMORY = "start-up", "memory"
+NOTABLE_SHARE = 0.005
+START_UP, MEMORY, MACHINE = "start-up", "memory", "machine"
+HOST_KEPT = "host_kept"  # the share of the processors' time that the host gave to others
 PEERS = (KAFKA, KAFKA_SYNCING)
 WARMUP_SAMPLES = 16_000  # records sent alone before Kafka's tail comes to rest, its compiler with it
 SYNC_ALONE = "sync alone"  # what the disk takes for a record, measured by the client in the same moments
@@ -231,17 +233,24 @@ def measure_load(plan: Plan, samples: Samples, began: float) -> None:
     """A round that is not counted, for the peers' compilers, and then those that are."""
     if not plan.workloads:
         return
-    with contextlib.ExitStack() as stack:
-        running = stack.enter_context(running_all())
-        watches = {system: stack.enter_context(MemoryWatch(running[system].pid)) for system in BROKERS}
+    with running_all() as running:
         one_round(warm_up(plan), running, Samples(), 0)
         for number in range(1, plan.rounds + 1):
-            one_round(plan, running, samples, number)
+            with noting_host(samples):
+                one_round(plan, running, samples, number)
             if time.monotonic() - began > plan.seconds:
                 say(f"time is up after {number} of {plan.rounds} rounds")
                 break
-        for system, watch in watches.items():
-            samples.add(system, MEMORY, MEMORY_MEASURE.key, watch.peak_bytes)
+        for system in BROKERS:
+            samples.add(system, MEMORY, MEMORY_MEASURE.key, peak_bytes(running[system].pid))
+
+
+@contextlib.contextmanager
+def noting_host(samples: Samples) -> Iterator[None]:
+    kept_s, began = host_kept_s(), time.monotonic()
+    yield
+    share = (host_kept_s() - kept_s) / (time.monotonic() - began) / (os.cpu_count() or 1)
+    samples.add(MACHINE, MACHINE, HOST_KEPT, share)
 
 
 def warm_up(plan: Plan) -> Plan:
@@ -332,6 +341,12 @@ def cautions(plan: Plan, samples: Samples) -> Iterator[str]:
     """What a reader must know before believing a ratio."""
     if not plan.judged:
         yield "A quick run: Kafka is not warm and one round is no median, so nothing is judged."
+    kept = statistics.median(samples.all_of(HOST_KEPT) or [0.0])
+    if kept > NOTABLE_SHARE:
+        yield (
+            f"The host kept back {kept:.1%} of the processors' time in the median round:"
+            " the slowest records of everybody are its doing too."
+        )
     others = statistics.median(samples.all_of("others_cores") or [0.0])
     if others > QUIET_CORES:
         yield (

@@ -1,14 +1,15 @@
-"""Pieces that the benchmarks share: samples, paired ratios, bars, memory under load, tables."""
+"""Pieces that the benchmarks share: samples, paired ratios, bars, what the system knows, tables."""
 
+import re
 import statistics
-import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import psutil
 
-__all__ = ["Bar", "MemoryWatch", "Samples", "print_table"]
+__all__ = ["Bar", "Samples", "host_kept_s", "peak_bytes", "print_table"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,29 +67,15 @@ class Samples:
         ]
 
 
-class MemoryWatch:
-    """The largest resident memory that a process was seen with while the block ran."""
+def peak_bytes(pid: int) -> int:
+    """The largest resident memory that a process has had; nobody need watch it, and disturb it, for that."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(re.findall(r"VmHWM:\s+(\d+) kB", status)[0]) * 1024
 
-    def __init__(self, pid: int, interval_s: float = 0.05) -> None:
-        self.peak_bytes = 0
-        self._process = psutil.Process(pid)
-        self._interval_s = interval_s
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
 
-    def _watch(self) -> None:
-        while True:
-            self.peak_bytes = max(self.peak_bytes, self._process.memory_info().rss)
-            if self._done.wait(self._interval_s):
-                return
-
-    def __enter__(self) -> "MemoryWatch":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._done.set()
-        self._thread.join()
+def host_kept_s() -> float:
+    """Processor time since the start that the host of a virtual machine gave to others."""
+    return float(getattr(psutil.cpu_times(), "steal", 0.0))
 
 
 def print_table(rows: Iterable[tuple[str, ...]], out: Callable[[str], None] = print) -> None:
