@@ -32,6 +32,7 @@ T = TypeVar("T")
 BATCHES_TOPIC = "headrace-batches"
 _LEAVE_TIMEOUT_S = 5.0
 _BACKOFF_S = 0.1
+_REPORT_TIMEOUT_S = 1.0  # for the report of a record that was refused already
 _POLL_EVERY = 1_000
 _BATCHES_SETTINGS = TopicSettings(partitions=1, configs={"cleanup.policy": "compact"})
 
@@ -161,7 +162,11 @@ class NumberedProducer:
         _send(opened, _number_record(self.name, query_id, batch_id), failures)
         at = TopicPartition(BATCHES_TOPIC, 0, batch_id + 1, query_id)
         group = self._member.consumer_group_metadata()
-        _explained(self.name, lambda: opened.send_offsets_to_transaction([at], group, self._timeout_s))
+        try:
+            _explained(self.name, lambda: opened.send_offsets_to_transaction([at], group, self._timeout_s))
+        except RetriableError:
+            failures.raise_reported(opened)
+            raise
         if _explained(self.name, lambda: opened.flush(self._timeout_s)):
             raise RetriableError(
                 f"{self.name}: the log did not take batch {batch_id} in {self._timeout_s:.0f} s; try again"
@@ -222,6 +227,16 @@ class _Failures:
             error, topic = self.first
             raise _ours(error, f"topic {topic!r}")
 
+    def raise_reported(self, opened: Producer) -> None:
+        """Raises the cause if a call failed because of a record that the log has refused meanwhile.
+
+        The library then says of the call only that the transaction cannot go on; why, the
+        record's report tells, which may not have been taken yet.
+        """
+        with suppress(KafkaException, SystemError):
+            opened.poll(_REPORT_TIMEOUT_S)
+        self.raise_first()
+
 
 def _number_record(name: str, query_id: str, batch_id: int) -> OutputRecord:
     value = json.dumps({"query_id": query_id, "batch_id": batch_id}).encode()
@@ -243,6 +258,8 @@ def _send(opened: Producer, record: OutputRecord, failures: _Failures) -> None:
             _explained(f"topic {record.topic!r}", lambda: opened.poll(0.1))
             failures.raise_first()
         except KafkaException as error:
+            if error.args[0].code() == KafkaError._STATE:
+                failures.raise_reported(opened)
             raise _ours(_cause(opened, error.args[0]), f"topic {record.topic!r}") from error
         else:
             return

@@ -154,6 +154,36 @@ def test_a_record_that_the_log_refuses_stops_the_batch(log, topic):
     assert values(log, topic) == ["small"]
 
 
+@pytest.mark.parametrize("behind", [0, 1])
+def test_it_is_told_why_however_soon_the_log_refuses(log, topic, monkeypatch, behind):
+    """Before the batch ends, or before its last records are handed over."""
+    writer = RecordSink(log, topic, "q", topics={topic: TopicSettings(configs={"max.message.bytes": "2000"})})
+    noise = random.Random(1).randbytes(10_000)
+    assert writer.write(0, records(topic, "a"))
+    opened = writer._producer._producer
+
+    def refused_by_now():
+        deadline = time.monotonic() + 60
+        while len(opened):
+            assert time.monotonic() < deadline
+            opened.poll(0.05)
+
+    def batch():
+        yield OutputRecord(topic, b"k", noise)
+        refused_by_now()
+        yield from records(topic, *(["b"] * behind))
+
+    if not behind:
+        monkeypatch.setattr(
+            "headrace.views.numbered.reached", lambda step: step == "rows written" and refused_by_now()
+        )
+    with pytest.raises(RequestError, match=r"max\.message\.bytes"):
+        writer.write(1, batch() if behind else [OutputRecord(topic, b"k", noise)])
+    assert writer.write(1, records(topic, "small"))
+    writer.close()
+    assert values(log, topic) == ["a", "small"]
+
+
 def test_the_number_is_found_when_the_broker_has_forgotten_the_group(log, topic):
     writer = sink(log, topic)
     writer.write(7, records(topic, "a"))
