@@ -45,10 +45,17 @@ def pytest_collection() -> Iterator[object]:
         sys.dont_write_bytecode = before
 
 
+# Of these the default run has the tests on our log; on a Kafka they are the campaign's. That the
+# command line speaks to a Kafka is shown by the tests of topics.
+ON_KAFKA_FOR_LONG = ("tests/integration/cli/test_cli_records.py", "tests/integration/cli/test_cli_groups.py")
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)  # marks before xdist looks at groups, sorts behind everybody
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     """Tests on a Kafka share one, as do the tests of the four clients; groups come before all others."""
     for item in items:
+        if item.get_closest_marker("kafka") and item.nodeid.startswith(ON_KAFKA_FOR_LONG):
+            item.add_marker(pytest.mark.slow)
         if item.get_closest_marker("xdist_group") is None:
             if item.nodeid.startswith("tests/integration/clients/"):
                 item.add_marker(pytest.mark.xdist_group("clients"))
