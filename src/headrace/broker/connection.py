@@ -13,12 +13,13 @@ brought it records, and neither costs a task's turn. A small one that is like th
 kind is not even copied before that: a reader who keeps up (`apis.follower`) and a batch that
 came alone (`lane`) are served from the buffer they were received in. A batch that came just
 before its reader's request is put off (`_early`) until the sockets have been looked at once
-more. Whatever has to wait for
-something else on that way (the disk, a client that does not read, a transaction's
-coordinator) is queued for the task in its place, and what comes meanwhile is queued behind it.
+more. Whatever has to wait for something else on that way (the disk, a client that does not
+read, a transaction's coordinator) is queued for the task in its place, and what comes
+meanwhile is queued behind it.
 
-Memory per connection: less than two small frames on the way in outside the
-shared budget, and what a client does not take of one or two windows on the way out.
+Memory per connection: less than three small frames on the way in outside the shared budget,
+one small commit that a reader missed, and what a client does not take of one or two windows
+on the way out.
 """
 
 import asyncio
