@@ -16,16 +16,17 @@ endif
 VENV := .venv
 RUN := $(VENV)/bin/python
 STAMP := $(VENV)/.setup-done
-COMPILED := hatch_build.py src/headrace/kernels/kernels.c
-BENCHMARKS := log promises recovery feed operators stores windows freshness
+COMPILED := hatch_build.py $(wildcard src/headrace/kernels/*.c)
+BENCHMARKS := log promises recovery feed operators stores windows joins joins_operators freshness stages \
+	capture sourcing
 WORKERS := -n 4 --dist loadgroup --no-loadscope-reorder
 INSTALL := --disable-pip-version-check --quiet --no-input
 
 help:
-	@echo "make demo      run the demonstration: a shop that lives until Ctrl-C and is proved (or SECONDS=60)"
+	@echo "make demo      run the demo shop until Ctrl-C (or SECONDS=60), then verify it"
 	@echo "make test      run the tests (default tier, four workers)"
-	@echo "make check     lint, types and the rooms' contract"
-	@echo "make setup     build .venv; the others do so by themselves"
+	@echo "make check     lint, check types and import layers"
+	@echo "make setup     build .venv; the other targets do so when needed"
 	@echo "make bench     run the benchmarks"
 	@echo "make campaign  run the long tests: crash runs, fuzzing"
 
@@ -52,12 +53,12 @@ $(STAMP): requirements/build.txt requirements/lock.txt pyproject.toml $(COMPILED
 	@$(RUN) -m pip install $(INSTALL) --require-hashes --no-build-isolation -r requirements/lock.txt
 	@$(RUN) -m pip install $(INSTALL) --no-deps --no-build-isolation --editable .
 	@$(RUN) -m compileall -q src
-	@echo "Keeping Spark's classes, so that it starts faster (half a minute, once)"
-	@$(RUN) -m headrace.app.class_archive || echo "That did not work; nothing needs it"
+	@echo "Creating a class archive, so that Spark starts faster (half a minute, once)"
+	@$(RUN) -m headrace.app.run.class_archive || echo "That did not work; it is optional"
 	@touch $@
 
-# Lives until Ctrl-C, or for SECONDS (60 where there is no terminal), and ends with its proof.
-# `exec`, so that no shell in between dies of the Ctrl-C that is for the demonstration.
+# Runs until Ctrl-C, or for SECONDS (60 without a terminal), and ends with a verification.
+# `exec`, so that no shell in between dies of the Ctrl-C that is meant for the demo.
 demo: $(STAMP)
 	@exec $(RUN) -m headrace demo $(if $(SECONDS),--seconds $(SECONDS),$$(test -t 0 || echo --seconds 60))
 

@@ -21,12 +21,12 @@ import pyarrow.json as pj
 
 from headrace.client import Connection, RawFetcher, admin, producer
 from headrace.records.columns import lay_out
+from headrace.streams.decode.json_values import parse_json
 from headrace.streams.event_time import PartitionTime
-from headrace.streams.feed_positions import FeedRange
-from headrace.streams.json_values import parse_json
-from headrace.streams.reading import RangeReading
+from headrace.streams.feed.positions import FeedRange
+from headrace.streams.feed.reader import RangeReading
+from headrace.streams.feed.stamping import Stamper
 from headrace.streams.spec import StreamSpec, value_fields
-from headrace.streams.stamping import Stamper
 from headrace.testing.broker import BrokerProcess
 
 BAR_US = 1e6 / 600_000

@@ -11,8 +11,9 @@ import time
 from pathlib import Path
 
 from headrace import App, agg, hopping, tumbling
-from headrace.app.running import RunOptions, running
-from headrace.app.sink import BatchReport
+from headrace.app.options import RunOptions
+from headrace.app.run.runner import running
+from headrace.app.status.batch_report import BatchReport
 
 
 def clicks(topic: str) -> App:

@@ -24,7 +24,7 @@ from brokers import BROKERS, KAFKA, KAFKA_SYNCING, RunningBroker
 from log import Measure, at_least, at_most, cautions, machine, row, run_client, say, turned
 from measure import Samples, print_table
 
-from headrace.client.channel import Channel
+from headrace.client.connect.channel import Channel
 from headrace.testing.kafka import KAFKA_VERSION, PeerUnavailable
 from headrace.wire import Api
 

@@ -28,10 +28,10 @@ from headrace.client import Connection, producer
 from headrace.testing.broker import BrokerProcess
 from headrace.testing.kafka import PeerUnavailable
 from headrace.testing.postgres import PostgresServer
-from headrace.views import Kind, ViewBatch, ViewSchema, open_store
-from headrace.views.json_values import dumps, rows_to_json
-from headrace.views.postgres_values import to_csv
-from headrace.views.sqlite_values import encode
+from headrace.views import ChangeKind, ViewBatch, ViewSchema, open_store
+from headrace.views.formats import dumps, rows_to_json
+from headrace.views.sql.postgres_values import to_csv
+from headrace.views.sql.sqlite_values import encode
 
 INSTANT = pa.timestamp("us", "UTC")
 SCHEMA = ViewSchema(
@@ -73,7 +73,7 @@ def batches(content: pa.Table, size: int, before: pa.Table | None) -> list[pa.Ta
     for begin in range(0, content.num_rows, size):
         part = content.slice(begin, size)
         old = pa.nulls(part.num_rows, STRUCT) if before is None else _structs(before.slice(begin, size))
-        kind = Kind.CLOSE if before is None else Kind.CORRECTION
+        kind = ChangeKind.CLOSE if before is None else ChangeKind.CORRECTION
         kinds = pa.array(np.full(part.num_rows, int(kind), np.int8))
         keys = {name: part[name] for name in SCHEMA.key}
         made.append(pa.table({**keys, "before": old, "after": _structs(part), "kind": kinds}))

@@ -9,32 +9,32 @@ bare pyarrow program that parses and groups the files on both cores. Every syste
 process that stays for the whole run. It first answers once with its results written, which
 warms it up and is checked against the bare program's; no ratio is printed for a system
 whose results differ. Then come the rounds, system after system; the best round counts, and
-the peers write nothing. `--long` runs ours alone on 1, 10 and 50 million events: cost per
+the peers write nothing. Behind them, for tumbling windows at the first number of keys, what a
+user gets who has done nothing but install: ours warm with the default store, and ours and
+Spark on files cold, from the start of a process to its results written, best of the rounds.
+`--long` runs ours alone on 1, 10 and 50 million events: cost per
 event and memory. `--quick` is 2 million events and one round.
 """
 
 import argparse
 import contextlib
-import json
 import os
 import signal
 import subprocess
 import sys
 import tempfile
-import threading
-from collections.abc import Iterator
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
-import psutil
 import pyarrow as pa
 import pyarrow.csv as pc
 import pyarrow.parquet as pq
 from clicks import fill_topic, write_files
 from environments import SPARK_400, PeerUnavailable, jars, python_with
 from measure import print_table
+from systems import System, started
 
 from headrace.testing.broker import BrokerProcess
 from headrace.testing.kafka import KafkaServer
@@ -44,7 +44,6 @@ WINDOWS = ("tumbling", "hopping", "session")
 KEYS = {10_000: 4.0, 1_000_000: 3.0}  # and how many times the best peer ours must be
 SYSTEMS = ("bare", "ours", "spark-files", "pathway", "flink", "spark-kafka")
 ON_KAFKA = ("flink", "spark-kafka")
-MOST_BYTES = 8 << 30  # a system that needs more is ended before the machine swaps, and left out
 COLUMNS = ["user", "start", "end", "n", "total"]
 SPARK_KAFKA = (("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.0.0"),)
 FLINK_KAFKA = (("org.apache.flink", "flink-sql-connector-kafka", "5.0.0-2.2"),)
@@ -68,73 +67,6 @@ def command_of(system: str) -> tuple[list[str], dict[str, str]]:
     wanted = ("spark-sql-kafka", "spark-token-provider-kafka", "kafka-clients", "commons-pool2")
     surroundings["PEER_JARS"] = jars("spark-kafka-4.0.0", SPARK_KAFKA, wanted)
     return [python, peers, system], surroundings
-
-
-class System:
-    """One of the systems as a process that answers requests; `peak_bytes` of its whole process tree."""
-
-    def __init__(self, name: str) -> None:
-        command, surroundings = command_of(name)
-        self.name = name
-        self.peak_bytes = 0
-        self._messages = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
-        self._process = subprocess.Popen(
-            command,
-            env=surroundings,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._messages,
-            text=True,
-        )
-        self._reply()
-
-    def ask(self, **request: Any) -> dict[str, Any]:
-        assert self._process.stdin is not None
-        done = threading.Event()
-        threading.Thread(target=self._watch, args=(done,), daemon=True).start()
-        try:
-            with contextlib.suppress(BrokenPipeError):  # it ended; what it said tells why
-                self._process.stdin.write(json.dumps(request) + "\n")
-                self._process.stdin.flush()
-            return self._reply()
-        finally:
-            done.set()
-
-    def close(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        try:
-            self._process.wait(30)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-
-    def _reply(self) -> dict[str, Any]:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            if line.startswith("{"):  # a JVM may say a word of its own
-                reply: dict[str, Any] = json.loads(line)
-                return reply
-        self._messages.seek(0)
-        words = self._messages.read().decode(errors="replace").strip()[-1500:]
-        memory = f" with {self.peak_bytes >> 30} GB of memory" if self.peak_bytes > MOST_BYTES else ""
-        raise PeerUnavailable(f"{self.name} ended{memory}: {words}")
-
-    def _watch(self, done: threading.Event) -> None:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            root = psutil.Process(self._process.pid)
-            while not done.wait(1):
-                tree = [root, *root.children(recursive=True)]
-                self.peak_bytes = max(self.peak_bytes, sum(map(_resident, tree)))
-                if self.peak_bytes > MOST_BYTES:
-                    self._process.kill()
-
-
-def _resident(process: psutil.Process) -> int:
-    """Resident memory; what processes share is counted for each."""
-    try:
-        return int(process.memory_info().rss)
-    except psutil.Error:
-        return 0
 
 
 # --- results ------------------------------------------------------------------------------------
@@ -231,21 +163,6 @@ def _verdict(ratio: float | None, bar: float) -> tuple[str, str]:
 # --- the run ------------------------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def started(names: list[str]) -> Iterator[list[System]]:
-    systems: list[System] = []
-    try:
-        for name in names:
-            try:
-                systems.append(System(name))
-            except PeerUnavailable as error:
-                print(f"  {name} is left out: {error}", file=sys.stderr)
-        yield systems
-    finally:
-        for system in systems:
-            system.close()
-
-
 def compare(names: list[str], events: int, rounds: int, wanted_keys: list[int], windows: list[str]) -> None:
     with contextlib.ExitStack() as ending:
         folder = Path(ending.enter_context(tempfile.TemporaryDirectory(prefix="headrace-windows-")))
@@ -257,7 +174,7 @@ def compare(names: list[str], events: int, rounds: int, wanted_keys: list[int], 
             except PeerUnavailable as error:
                 print(f"  no Kafka: {error}", file=sys.stderr)
                 names = [each for each in names if each not in ON_KAFKA]
-        systems = ending.enter_context(started(names))
+        systems = ending.enter_context(started(names, command_of))
         cells = []
         for keys in wanted_keys:
             topic = f"clicks-{keys}"
@@ -274,12 +191,70 @@ def compare(names: list[str], events: int, rounds: int, wanted_keys: list[int], 
                 cells.append(Cell(window, keys))
                 measure(cells[-1], systems, places, events, rounds)
         report(cells, events)
+        if cells[0].window == "tumbling":
+            topic = f"clicks-{cells[0].keys}"
+            first = {
+                name: {**place, "topic": topic, "folder": str(folder / topic)}
+                for name, place in places.items()
+            }
+            first_meeting(systems, first, cells[0], events, rounds)
         print_table(
             [
                 ("system", "largest memory, MB"),
                 *[(each.name, f"{each.peak_bytes >> 20:,}") for each in systems],
             ]
         )
+
+
+# --- as a user meets it -------------------------------------------------------------------------
+
+
+def cold_seconds(system: str, place: dict[str, str]) -> float:
+    """From starting the process to its results, which ours keeps in the default store."""
+    with tempfile.TemporaryDirectory(prefix="headrace-cold-") as folder:
+        begin = time.monotonic()
+        if system == "ours":
+            command = [
+                sys.executable,
+                "-m",
+                "headrace",
+                "run",
+                str(HERE / "windows_app.py"),
+                "--data",
+                folder,
+            ]
+            command += ["--bootstrap", place["bootstrap"], "--until-caught-up", "--json"]
+            surroundings = {**os.environ, "CLICKS_TOPIC": place["topic"]}
+            subprocess.run(command, env=surroundings, stdout=subprocess.DEVNULL, check=True)
+            return time.monotonic() - begin
+        peer = System(system, *command_of(system))
+        try:
+            peer.ask(window="tumbling", out=str(Path(folder) / "out"), **place)
+            return time.monotonic() - begin
+        finally:
+            peer.close()
+
+
+def first_meeting(
+    systems: list[System], places: dict[str, dict[str, str]], cell: Cell, events: int, rounds: int
+) -> None:
+    """The default store beside the warm figure, and cold starts: ours as `headrace run`, and Spark's own."""
+    names = [each.name for each in systems]
+    if "ours" not in cell.seconds:
+        return
+    ours = systems[names.index("ours")]
+    place = {"window": cell.window, "out": None, "store": "default", **places["ours"]}
+    ours.ask(**place)
+    default = min(float(ours.ask(**place)["seconds"]) for _ in range(rounds))
+    rows: list[tuple[str, ...]] = [(f"{cell.window}, {cell.keys:,} keys", "seconds", "events/s")]
+    measured = {"ours, warm, Parquet": cell.seconds["ours"], "ours, warm, default store": default}
+    for each in [name for name in ("ours", "spark-files") if name in names]:
+        measured[f"{each}, cold, all in all"] = min(cold_seconds(each, places[each]) for _ in range(rounds))
+    rows += [(name, f"{seconds:.1f}", f"{events / seconds:,.0f}") for name, seconds in measured.items()]
+    print_table(rows)
+    cold = [seconds for name, seconds in measured.items() if "cold" in name]
+    if len(cold) == 2:
+        print(f"cold, ours / Spark on files: {cold[0] / cold[1]:.2f} of the time")
 
 
 def lengths(sizes: list[int]) -> None:
@@ -294,7 +269,7 @@ def lengths(sizes: list[int]) -> None:
         for events in sizes:
             topic = f"clicks-{events}"
             fill_topic(log.bootstrap, topic, events, 10_000)
-            with started(["ours"]) as (ours,):
+            with started(["ours"], command_of) as (ours,):
                 ours.ask(window="tumbling", out=None, topic="warm", bootstrap=log.bootstrap)
                 place = {"topic": topic, "bootstrap": log.bootstrap}
                 seconds = ours.ask(window="tumbling", out=None, **place)["seconds"]

@@ -13,35 +13,20 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from windows_peers import micro_batch_seconds
+from peers import micro_batch_seconds
+from windows_app import clicks
 
-from headrace import App, agg, hopping, session, tumbling
-from headrace.app.running import RunOptions, running
+from headrace.app.options import RunOptions
+from headrace.app.run.runner import running
 from headrace.streams import local_spark
-
-WINDOWS = {
-    "tumbling": tumbling("1 minute"),
-    "hopping": hopping("5 minutes", every="1 minute"),
-    "session": session("5 seconds"),
-}
-
-
-def clicks(topic: str, window: str, folder: Path) -> App:
-    app = App("clicks", store=f"parquet:///{folder / 'view'}")
-    stream = app.stream(topic, schema="user string, amount long, at long", event_time="at")
-
-    @app.view
-    def counts() -> object:
-        return stream.window(WINDOWS[window], by="user").agg(n=agg.count(), total=agg.sum("amount"))
-
-    return app
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
     folder = Path(tempfile.mkdtemp(prefix="headrace-windows-"))
     try:
         options = RunOptions(data=folder, bootstrap=request["bootstrap"], until_caught_up=True)
-        with running(clicks(request["topic"], request["window"], folder), options) as run:
+        store = None if request.get("store") == "default" else f"parquet:///{folder / 'view'}"
+        with running(clicks(request["topic"], request["window"], store), options) as run:
             run.wait()
             query = run.queries[request["topic"]].spark_query
             progress = [{"rows": each["numInputRows"], **each["durationMs"]} for each in query.recentProgress]

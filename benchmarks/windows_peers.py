@@ -7,24 +7,16 @@ the seconds it took. With `out` the results are written there, to be checked; wi
 they go nowhere, which is in the peer's favour, since ours are always kept.
 """
 
-import json
-import os
-import shutil
-import sys
-import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-Request = dict[str, Any]
-Answer = Callable[[Request], float]
+from peers import Answer, Request, flink_tables, serve, spark_session, streamed
 
 MINUTE_MS, HOPPING_MS, GAP_MS = 60_000, 300_000, 5_000
 SPARK_SCHEMA = "user string, amount long, at long"
-SPARK_STATE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
 # --- pyarrow without anything around it ---------------------------------------------------------
@@ -105,39 +97,14 @@ def bare() -> Answer:
     return answer
 
 
-def micro_batch_seconds(progress: list[Any]) -> float:
-    """From the start of a query's first micro-batch to the end of its last, as Spark reports them."""
-    begun, ended = (
-        datetime.fromisoformat(each["timestamp"].replace("Z", "+00:00"))
-        for each in (progress[0], progress[-1])
-    )
-    return (ended - begun).total_seconds() + progress[-1]["durationMs"]["triggerExecution"] / 1000
-
-
 # --- Spark's own operators ----------------------------------------------------------------------
 
 
 def spark(source: str) -> Answer:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
     from pyspark.sql import functions as F  # noqa: N812 - the name PySpark's users know
 
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.memory": "4g",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.sql.streaming.stateStore.providerClass": SPARK_STATE,
-        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-        "spark.jars": os.environ.get("PEER_JARS", ""),
-    }
-    builder = SparkSession.builder.master("local[2]")
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
+    session = spark_session()
 
     def values(request: Request) -> DataFrame:
         if source == "files":
@@ -160,21 +127,7 @@ def spark(source: str) -> Answer:
         bounds = [F.unix_millis(f"w.{name}").alias(name) for name in ("start", "end")]
         return done.select("user", *bounds, "n", "total")
 
-    def answer(request: Request) -> float:
-        checkpoint = tempfile.mkdtemp(prefix="headrace-peer-")
-        try:
-            writer = results(request).writeStream.outputMode("append")
-            writer = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True)
-            writer = writer.format("parquet" if request["out"] else "noop")
-            if request["out"]:
-                writer = writer.option("path", request["out"])
-            query = writer.start()
-            query.awaitTermination()
-            return micro_batch_seconds(query.recentProgress)
-        finally:
-            shutil.rmtree(checkpoint)
-
-    return answer
+    return lambda request: streamed(results(request), request["out"])
 
 
 # --- Flink SQL ----------------------------------------------------------------------------------
@@ -187,20 +140,8 @@ FLINK_WINDOWS = {
 
 
 def flink() -> Answer:
-    from pyflink.table import EnvironmentSettings, TableEnvironment
-
     def answer(request: Request) -> float:
-        env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
-        config = env.get_config()
-        jars = ";".join(f"file://{jar}" for jar in os.environ["PEER_JARS"].split(","))
-        for name, value in {
-            "pipeline.jars": jars,
-            "parallelism.default": "2",
-            "pipeline.object-reuse": "true",
-            "table.local-time-zone": "UTC",
-            "taskmanager.memory.managed.size": "1gb",
-        }.items():
-            config.set(name, value)
+        env = flink_tables()
         env.execute_sql(f"""create table clicks(`user` string, amount bigint, `at` bigint,
             ts as to_timestamp_ltz(`at`, 3), watermark for ts as ts - interval '10' second) with (
             'connector'='kafka', 'topic'='{request["topic"]}', 'format'='json',
@@ -287,14 +228,5 @@ PEERS: dict[str, Callable[[], Answer]] = {
 }
 
 
-def main() -> None:
-    replies = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what a peer prints is no answer
-    answer = PEERS[sys.argv[1]]()
-    print(json.dumps({"ready": True}), file=replies, flush=True)
-    for line in sys.stdin:
-        print(json.dumps({"seconds": answer(json.loads(line))}), file=replies, flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    serve(PEERS)

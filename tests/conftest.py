@@ -6,12 +6,18 @@ from collections.abc import Callable, Iterator
 from typing import NoReturn
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
+from tests.inherited_signals import give_children_defaults
 
 from headrace.client import Connection
 
-# No deadlines: a slow machine is no failure. A failing case prints how to run it again.
-settings.register_profile("headrace", deadline=None, print_blob=True)
+give_children_defaults()
+
+# A slow machine is no failure, neither of a case nor of drawing one. A failing case prints how to run it
+# again.
+settings.register_profile(
+    "headrace", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("headrace")
 
 
@@ -111,6 +117,34 @@ def postgres():
 
     try:
         server = PostgresServer()
+    except PeerUnavailable as reason:
+        pytest.skip(str(reason))
+    with server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres_process():
+    """A real PostgreSQL on a port, for tests that make databases in it; skips where it cannot be had."""
+    from headrace.testing.kafka import PeerUnavailable
+    from headrace.testing.postgres_process import PostgresProcess
+
+    try:
+        server = PostgresProcess()
+    except PeerUnavailable as reason:
+        pytest.skip(str(reason))
+    with server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def redis():
+    """A real Redis or Valkey; skips where it cannot be had."""
+    from headrace.testing.kafka import PeerUnavailable
+    from headrace.testing.redis import RedisProcess
+
+    try:
+        server = RedisProcess()
     except PeerUnavailable as reason:
         pytest.skip(str(reason))
     with server:

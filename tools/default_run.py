@@ -4,7 +4,7 @@ A test of real clients, Spark or a browser may fail for what the machine was doi
 is run again by itself, and the run says which these were, so that somebody looks. What
 fails twice has failed. Nothing else gets a second try: pure decisions and models have no
 such excuse, nor have the promises of durability (`crash`) and of refusal (`fuzz`), and
-more than a few failures are not the machine's. `docs/testing.md` tells.
+more than a few failures are not the machine's. `tests/README.md` explains it.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Pictures of the examples' results for docs/examples.md, from what was really computed.
+"""Pictures of the examples' results for docs/guides/examples.md, from what was really computed.
 
 The tests of the examples draw every picture anew and compare it with the one in
 `docs/pictures`; with HEADRACE_WRITE_PICTURES=1 in the environment they write it instead.

@@ -1,9 +1,9 @@
-"""Writes docs/reference.md from the code: public names, their signatures and their docstrings.
+"""Writes docs/reference/python.md from the code: public names, signatures and docstrings.
 
     .venv/bin/python -m tools.reference
 
-A test makes the page anew and compares. What is listed here is public: a class with the
-methods that are for users, or all of them.
+A test generates the page again and compares. What is listed here is public: a class with
+the methods that are for users, or all of them.
 """
 
 import dataclasses
@@ -15,22 +15,23 @@ from pathlib import Path
 from typing import Any
 
 import headrace
-from headrace import client, errors, streams, testing, views
-from headrace.app import Aggregation, Stream, Windowed
+from headrace import client, derived, errors, outbox, personal, sourcing, streams, testing, views
+from headrace.app import Aggregation, Grouped, Operations, Relation, Stream, Table, Windowed
 from headrace.views import ViewStore
 
-PAGE = Path(__file__).parent.parent / "docs" / "reference.md"
+PAGE = Path(__file__).parent.parent / "docs" / "reference" / "python.md"
 COMMAND = ".venv/bin/python -m tools.reference"
 
 _WIDTH = 100
 _HEAD = (
-    "# Reference\n\n"
-    f"Every public name, its arguments and what it promises; made from the code by `{COMMAND}` and compared "
-    "by a test. How things hang together is told in the pages of the [index](README.md). Commands are in "
-    "[cli.md](cli.md), settings in [settings.md](settings.md), the HTTP API in [http.md](http.md) and, as "
-    "OpenAPI, at `/openapi.json` of a running console.\n\n"
-    "What is not listed here may change without notice. Version 0.1 is in development: what is listed may "
-    "change too, and the [changes](../CHANGELOG.md) say so.\n"
+    "# Python API\n\n"
+    "Every public name, its arguments and what it promises.\n"
+    f"`{COMMAND}` generates this page from the code, and a test checks that it is up to date.\n"
+    "The [guides](../README.md#guides) show how to use these names together.\n"
+    "Commands are under [command line](cli.md), settings under [settings](settings.md), and the\n"
+    "[HTTP API](http.md) is also available as OpenAPI, at `/openapi.json` of a running console.\n\n"
+    "Names that are not listed here may change without notice. Version 0.1 is in development:\n"
+    "names that are listed may change too, and the [changelog](../../CHANGELOG.md) says so.\n"
 )
 
 
@@ -66,14 +67,55 @@ class Chapter:
 CHAPTERS = (
     Chapter(
         "headrace",
-        "What an application is written with: [applications](streams.md), [windows](windows.md), "
-        "[time](time.md), [webhooks and mail](webhooks.md). `Stream`, `Windowed` and `Aggregation` are what "
-        "methods return; they need not be imported.",
+        "For writing applications: see [applications](../guides/applications.md),\n"
+        "[tables and joins](../guides/tables-and-joins.md), [windows](../explanation/windows.md),\n"
+        "[time](../explanation/time.md) and [webhooks and email](../guides/webhooks.md). `Stream`, `Table`,\n"
+        "`Relation`, `Grouped`, `Windowed` and `Aggregation` are returned by methods; you need not import\n"
+        "them.",
         (
-            Entry("App", headrace.App, own=("streams", "views", "hooks")),
+            Entry(
+                "App",
+                headrace.App,
+                own=(
+                    "streams",
+                    "tables",
+                    "views",
+                    "hooks",
+                    "captures",
+                    "followers",
+                    "entity_types",
+                    "reactions",
+                ),
+            ),
             Entry("Stream", Stream),
+            Entry("Operations", Operations),
+            Entry("Table", Table, own=("spec", "correct_for_us", "keep_us", "steps", "thresholds", "places")),
+            Entry("Relation", Relation, own=("make", "steps", "place", "places")),
+            Entry("Grouped", Grouped),
             Entry("Windowed", Windowed),
             Entry("Aggregation", Aggregation, ()),
+            Entry(
+                "Entities",
+                sourcing.Entities,
+                ("connect", "close"),
+                own=("app", "kinds", "find_log", "make_stream", "find_keys"),
+            ),
+            Entry("EntityKind", sourcing.EntityKind, ("upcast", "events"), own=("entities", "kind")),
+            Entry("Entity", sourcing.Entity, own=("entities", "kind", "entity")),
+            Entry("Happened", sourcing.Happened),
+            Entry("Answer", sourcing.Answer, ("accepted",), own=("offset",)),
+            Entry("Rejected", headrace.Rejected),
+            Entry(
+                "KeyStore", personal.KeyStore, ("seal", "open", "open_all", "close"), own=("path", "master")
+            ),
+            Entry(
+                "Personal",
+                Constant(
+                    "The type of a field that is sealed with the key of its subject: `Personal[str]` is a\n"
+                    "text, or None once the subject is forgotten: see\n"
+                    "[personal data](../guides/personal-data.md)."
+                ),
+            ),
             Entry("tumbling", headrace.tumbling),
             Entry("hopping", headrace.hopping),
             Entry("sliding", headrace.sliding),
@@ -82,25 +124,43 @@ CHAPTERS = (
             Entry(
                 "PROCESSING_TIME",
                 Constant(
-                    "For `event_time=`: the moment at which a micro-batch is planned, instead of a time in "
-                    "the record. Results then depend on when they are computed, and cannot be proved."
+                    "For `event_time=`: the moment at which a micro-batch is planned, instead of a time in\n"
+                    "the record. Results then depend on when they are computed, and cannot be verified."
                 ),
             ),
         ),
     ),
     Chapter(
+        "headrace.outbox",
+        "For writing events in an application's own transaction: see\n[outbox](../guides/capture.md#outbox).",
+        (Entry("create_table", outbox.create_table), Entry("write", outbox.write)),
+    ),
+    Chapter(
+        "headrace.derived",
+        "Where derived systems keep their rows, for `App.follow`: see\n"
+        "[derived systems](../guides/derived-systems.md).",
+        (
+            Entry("table", derived.table),
+            Entry("redis", derived.redis),
+            Entry("search", derived.search),
+            Entry("verify_follow", derived.verify_follow),
+            Entry("Verification", derived.Verification, ("is_equal", "to_json")),
+        ),
+    ),
+    Chapter(
         "headrace.testing",
-        "Tests of applications, without log and mostly without Spark: "
-        "[testing an application](testing.md#testing-an-application).",
+        "For testing applications, without a log and mostly without Spark: see\n"
+        "[testing an application](../guides/testing.md).",
         (
             Entry("run_app", testing.run_app),
             Entry("AppRun", testing.AppRun),
-            Entry("Aside", testing.Aside),
+            Entry("SideRecord", testing.SideRecord),
         ),
     ),
     Chapter(
         "headrace.views",
-        "Reading views from Python: [views](views.md#reading). Who writes has more methods.",
+        "For reading views from Python: see [views](../explanation/views.md#reading). Stores have more\n"
+        "methods, for writers.",
         (
             Entry("open_store", views.open_store),
             Entry(
@@ -117,8 +177,8 @@ CHAPTERS = (
     ),
     Chapter(
         "headrace.client",
-        "Kafka clients (confluent-kafka's) made from one description of a log; any other Kafka client does, "
-        "too: [from Kafka](from-kafka.md).",
+        "confluent-kafka clients created from one description of a log. Any other Kafka client works too:\n"
+        "see [coming from Kafka](../guides/from-kafka.md).",
         (
             Entry("Connection", client.Connection, ()),
             Entry("producer", client.producer),
@@ -129,13 +189,13 @@ CHAPTERS = (
     ),
     Chapter(
         "headrace.streams",
-        "A Spark on this machine, and our source in any Spark: [the source](source.md), "
-        "[from Spark](from-spark.md).",
+        "A local Spark, and the Headrace source in any Spark: see\n"
+        "[the Spark source](../guides/spark-source.md) and [coming from Spark](../guides/from-spark.md).",
         (Entry("local_spark", streams.local_spark), Entry("register", streams.register)),
     ),
     Chapter(
         "headrace.errors",
-        "Everything that is raised on purpose, in one tree.\n\n```text\n"
+        "All exceptions that Headrace raises on purpose form one tree.\n\n```text\n"
         + "\n".join(line for line in (errors.__doc__ or "").splitlines() if re.match(r"Headrace|[├└]", line))
         + "\n```",
         tuple(Entry(name, getattr(errors, name), ()) for name in errors.__all__),
@@ -234,13 +294,15 @@ def _annotation(annotation: Any, before: str) -> str:
     if annotation is inspect.Parameter.empty:
         return ""
     text = annotation if isinstance(annotation, str) else _type(annotation)
-    plain = re.sub(r"\b(?:[a-z_]\w*\.)+(?=\w)", "", text).replace("'", '"')
-    return before + re.sub(r"\bTable\b", "pyarrow.Table", plain)
+    marked = re.sub(r"\b(?:pa|pyarrow(?:\.lib)?)\.Table\b", "ArrowTable", text)
+    plain = re.sub(r"\b(?:[a-z_]\w*\.)+(?=\w)", "", marked).replace("'", '"')
+    return before + re.sub(r"\bArrowTable\b", "pyarrow.Table", plain)
 
 
 def _type(annotation: Any) -> str:
     if inspect.isclass(annotation) and not getattr(annotation, "__args__", None):
-        return annotation.__name__
+        is_arrows = annotation.__module__.startswith("pyarrow.")
+        return f"pyarrow.{annotation.__name__}" if is_arrows else annotation.__name__
     return re.sub(r"ForwardRef\('([^']*)'\)", r"\1", str(annotation))
 
 

@@ -21,7 +21,7 @@ SHOP = Path(__file__).parent.parent / "src" / "headrace" / "demo" / "shop.py"
 VIEW, TOPIC, PARTITIONS = "revenue_per_minute", "shop.orders", 4
 START, MINUTES, RATE, SEED = datetime(2026, 1, 5, 9, tzinfo=UTC), 12, 20, 6
 CORRECTION = 2
-BOOKS = ("on_time", "corrected", "dropped", "dead")
+COUNTERS = ("on_time", "corrected", "dropped", "dead")
 
 _WIDTH, _LEFT, _TOP, _HIGH = 760, 58, 46, 170
 _COLOURS = ("#0969da", "#1a7f37", "#9a6700", "#8250df")
@@ -43,12 +43,12 @@ class Minute:
 
 
 def shop_minutes() -> tuple[list[Minute], dict[str, int]]:
-    """The minutes of the demonstration's revenue, and its books."""
+    """The minutes of the demonstration's revenue, and its counters."""
     app = import_app(SHOP)
     app.views = {VIEW: app.views[VIEW]}  # the others need a Spark, for their conditions
     with run_app(app, start=START) as run:
         _send(run)
-        return list(_minutes(run)), run.books(VIEW)
+        return list(_minutes(run)), run.counters(VIEW)
 
 
 def _send(run: AppRun) -> None:
@@ -75,7 +75,7 @@ def _minutes(run: AppRun) -> Iterator[Minute]:
         yield Minute(start, revenue[start], corrected[f"{start:%Y-%m-%dT%H:%M:%S}.000000Z"])
 
 
-def shop_picture(minutes: list[Minute], books: Mapping[str, int]) -> str:
+def shop_picture(minutes: list[Minute], counters: Mapping[str, int]) -> str:
     """Columns of revenue by region, and below each what stragglers added after it was published."""
     regions = sorted({region for minute in minutes for region in minute.revenue})
     top = max(sum(minute.revenue.values()) for minute in minutes)
@@ -96,7 +96,9 @@ def shop_picture(minutes: list[Minute], books: Mapping[str, int]) -> str:
             parts.append(_text(middle, bottom + 32, f"{minute.corrected:+,.0f}", "fixed"))
     parts.append(f'<text class="fixed" x="4" y="{bottom + 32}">corrected</text>')
     parts.append(f'<line class="axis" x1="4" y1="{bottom}" x2="{_WIDTH - 8}" y2="{bottom}"/>')
-    counted = ", ".join(f"{books[name]:,} {name.replace('_', ' ')}" for name in BOOKS if name in books)
+    counted = ", ".join(
+        f"{counters[name]:,} {name.replace('_', ' ')}" for name in COUNTERS if name in counters
+    )
     parts.append(f'<text class="quiet" x="4" y="{bottom + 54}">orders: {counted}</text>')
     return _svg(bottom + 62, parts)
 

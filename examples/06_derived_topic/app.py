@@ -27,6 +27,7 @@ large = app.stream(
     "large-orders",
     schema="region string, tax double, placed_at timestamp",
     event_time="placed_at",
+    lateness="1 minute",
 )
 
 

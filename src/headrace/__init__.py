@@ -8,11 +8,28 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headrace.app import App
+    from headrace.personal import Personal
+    from headrace.sourcing import Rejected
     from headrace.streams.operators import agg, hopping, session, sliding, tumbling
     from headrace.streams.spec import PROCESSING_TIME
 
 __version__ = "0.1.0.dev0"
-__all__ = ["PROCESSING_TIME", "App", "__version__", "agg", "hopping", "session", "sliding", "tumbling"]
+__all__ = [
+    "PROCESSING_TIME",
+    "App",
+    "Personal",
+    "Rejected",
+    "__version__",
+    "agg",
+    "hopping",
+    "session",
+    "sliding",
+    "tumbling",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 def __getattr__(name: str) -> Any:
@@ -20,6 +37,14 @@ def __getattr__(name: str) -> Any:
         from headrace.app import App
 
         return App
+    if name == "Personal":
+        from headrace.personal import Personal
+
+        return Personal
+    if name == "Rejected":
+        from headrace.sourcing import Rejected
+
+        return Rejected
     if name == "PROCESSING_TIME":
         from headrace.streams.spec import PROCESSING_TIME
 

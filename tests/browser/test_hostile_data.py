@@ -108,7 +108,7 @@ def test_nothing_runs_in_view_rows_and_changes(infested, open_page):
 def test_nothing_runs_in_dead_letters_and_their_errors(infested, open_page):
     page = open_watched(open_page, "dead-letters")
     page.get_by_role("row", name="<x-evil></x-evil>").first.click()
-    detail = page.get_by_role("complementary", name="The chosen letter")
+    detail = page.get_by_role("complementary", name="Selected dead letter")
     expect(detail).to_contain_text("<x-evil></x-evil>")
     assert page.evaluate(INJECTED) == NOTHING
 

@@ -22,7 +22,8 @@ def users(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def tokens(users):
-    return {role: token_of(users, f"a-{role}", role) for role in ("reader", "admin")}
+    made = {role: token_of(users, f"a-{role}", role) for role in ("reader", "admin")}
+    return {**made, "leaver": token_of(users, "leaver", "reader")}
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +36,7 @@ def test_a_wrong_token_is_refused_and_a_right_one_opens_what_was_asked_for(guard
     page = open_page("views", url=guarded.url, troubles_allowed=True)
     page.get_by_label("Token").fill("not-a-token")
     page.get_by_role("button", name="Sign in").click()
-    expect(page.get_by_role("alert")).to_contain_text("nobody's token")
+    expect(page.get_by_role("alert")).to_contain_text("token is not valid")
     page.get_by_label("Token").fill(tokens["admin"])
     page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Views")
@@ -46,7 +47,7 @@ def test_a_wrong_token_is_refused_and_a_right_one_opens_what_was_asked_for(guard
     expect(page.get_by_role("heading", level=1)).to_have_text("Views")
     page.route("**/v1/logout", lambda asked: asked.abort())
     page.get_by_role("button", name="a-admin").click()
-    expect(page.get_by_text("The console does not answer.")).to_be_visible()
+    expect(page.get_by_text("The console is not responding.")).to_be_visible()
     expect(page.get_by_role("heading", level=1)).to_have_text("Views")  # still signed in, and told so
     page.unroute("**/v1/logout")
     page.get_by_role("button", name="a-admin").click()
@@ -65,3 +66,13 @@ def test_a_reader_sees_no_button_that_would_be_refused(guarded, tokens, open_pag
     page.goto(f"{guarded.url}/#/")
     expect(page.get_by_role("heading", level=1)).to_contain_text("Overview")
     expect(page.get_by_role("form", name="Send a record")).to_have_count(0)
+
+
+def test_a_page_whose_token_is_removed_asks_who_it_is(guarded, users, tokens, open_page):
+    page = open_page("topics", url=guarded.url, troubles_allowed=True)
+    page.get_by_label("Token").fill(tokens["leaver"])
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("grid", name="Topics")).to_be_visible()
+    command = [sys.executable, "-m", "headrace", "console", "token", "remove", "leaver"]
+    subprocess.run([*command, "--users", str(users)], capture_output=True, check=True)
+    expect(page.get_by_role("heading", level=1)).to_have_text("Sign in")

@@ -43,10 +43,10 @@ def test_a_record_sent_from_the_page_is_followed_into_the_views(shop, open_page)
     form.get_by_role("button", name="Place an order").click()
     trail = form.locator(".trail li")
     expect(trail.first).to_contain_text(re.compile(r"In the log shop\.orders:\d@\d+after"))
-    expect(trail.nth(1)).to_contain_text("waiting until it reflects this")
+    expect(trail.nth(1)).to_contain_text("waiting for the view")
 
     shop.apply(REVENUE, [], offsets=ends(shop), watermark=minute(7))
-    expect(trail.filter(has_text="revenue_per_minute")).to_contain_text("reflects it")
+    expect(trail.filter(has_text="revenue_per_minute")).to_contain_text("reflects the record")
     trail.first.get_by_role("link").click()
     expect(page.locator(".record-detail")).to_contain_text('"amount": 123.5')
 
@@ -54,13 +54,13 @@ def test_a_record_sent_from_the_page_is_followed_into_the_views(shop, open_page)
 def test_without_an_application_the_overview_says_how_to_start_one(broker, open_page):
     with Console(bootstrap=broker.bootstrap) as bare:
         page = open_page(url=bare.url)
-        expect(page.get_by_text("No application here yet")).to_be_visible()
+        expect(page.get_by_text("No application yet")).to_be_visible()
         expect(page.get_by_text("headrace run app.py")).to_be_visible()
         for route, words in (
             ("views", "No views yet"),
-            ("pipeline", "No pipeline here yet"),
-            ("rebuild", "No application here"),
-            ("late", "No windows to be late for"),
+            ("pipeline", "No pipeline yet"),
+            ("rebuild", "No application"),
+            ("late", "No windows"),
         ):
             page.goto(f"{bare.url}/#/{route}")
             expect(page.get_by_text(words)).to_be_visible()

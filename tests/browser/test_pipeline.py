@@ -16,7 +16,7 @@ def test_the_graph_shows_every_node_and_a_click_gives_rows(shop, open_page):
     expect(page.locator("path.wire")).to_have_count(8)
 
     page.locator('[data-node="view:revenue_per_minute"]').click()
-    detail = page.get_by_role("region", name="The chosen node")
+    detail = page.get_by_role("region", name="Selected node")
     expect(detail.get_by_role("heading", level=2)).to_have_text("revenue_per_minute")
     expect(detail.get_by_role("row", name="graphland")).to_be_visible()
 

@@ -37,7 +37,7 @@ def test_topics_are_listed_searched_and_ordered(shop, open_page):
 def test_a_topic_that_appears_elsewhere_appears_here(shop, open_page):
     page = open_page("topics")
     page.get_by_role("searchbox", name="Search topics").fill("elsewhere")
-    expect(page.get_by_text("No topic has that in its name")).to_be_visible()
+    expect(page.get_by_text("No topic matches")).to_be_visible()
     make_topics(shop.bootstrap, ["made.elsewhere"])
     expect(page.locator(".topic-row:visible")).to_contain_text("made.elsewhere")
 
@@ -51,7 +51,7 @@ def test_the_tail_is_live_pauses_and_resumes(shop, open_page):
     rows = page.locator(".record-row:visible")
     expect(rows.first).to_contain_text('{"said":"first"}')
     rows.first.click()
-    detail = page.get_by_role("complementary", name="The chosen record")
+    detail = page.get_by_role("complementary", name="Selected record")
     expect(detail).to_contain_text("tail.live:0@0")
     expect(detail).to_contain_text("k-1")
     expect(detail).to_contain_text("trace")
@@ -103,20 +103,20 @@ def test_a_jump_to_an_offset_or_a_time_and_a_search_through_the_log(shop, open_p
     page = open_page("topics/jumps")
     rows = page.locator(".record-row:visible")
     expect(rows.first).to_contain_text("0@299")
-    page.get_by_label("Where to begin").select_option("offset")
+    page.get_by_label("Start position").select_option("offset")
     page.get_by_label("Offset or time").fill("200")
     page.keyboard.press("Enter")
     expect(rows.first).to_contain_text("0@200")
     expect(page.locator(".record-detail h2")).to_have_text("jumps:0@200")
     assert "offset=200" in page.url
 
-    page.get_by_label("Where to begin").select_option("time")
+    page.get_by_label("Start position").select_option("time")
     at = (began + timedelta(seconds=20 * 60 - 1)).astimezone()
     page.get_by_label("Offset or time").fill(page.evaluate(_LOCAL, at.timestamp() * 1000))
     page.keyboard.press("Enter")
     expect(rows.first).to_contain_text("0@60")
 
-    page.get_by_label("Where to begin").select_option("earliest")
+    page.get_by_label("Start position").select_option("earliest")
     expect(rows.first).to_contain_text("0@0")
     page.get_by_role("searchbox", name="Search in records").fill("needle")
     page.keyboard.press("Enter")
@@ -147,10 +147,10 @@ def test_a_topic_is_made_changed_and_deleted_with_its_name_typed(shop, open_page
     expect(page.get_by_role("tabpanel", name="Settings")).to_contain_text("7200000")
 
     page.get_by_role("tab", name="Records").click()
-    page.get_by_label("Where to begin").select_option("earliest")  # who follows a topic that goes logs a 404
-    expect(page.get_by_text("No records here")).to_be_visible()
+    page.get_by_label("Start position").select_option("earliest")  # who follows a topic that goes logs a 404
+    expect(page.get_by_text("No records")).to_be_visible()
     page.get_by_role("button", name="Delete").click()
-    sure = page.get_by_role("button", name="Delete for good")
+    sure = page.get_by_role("button", name="Delete topic")
     expect(sure).to_be_disabled()
     page.get_by_label("Type made.here to confirm").fill("made.her")
     expect(sure).to_be_disabled()
@@ -172,7 +172,7 @@ def test_a_list_that_is_read_anew_when_its_reader_leaves_is_no_error(shop, open_
 
 def test_a_list_that_could_not_be_read_anew_is_at_the_next_status(shop, open_page):
     page = open_page("topics?search=refused", troubles_allowed=True)
-    expect(page.get_by_text("No topic has that in its name")).to_be_visible()
+    expect(page.get_by_text("No topic matches")).to_be_visible()
     refused = []
 
     def refuse(route):

@@ -16,7 +16,7 @@ def fill(shop, *, windows: int, regions=("east", "north", "south", "west")) -> l
         for window in range(windows)
         for place, region in enumerate(regions)
     ]
-    shop.apply(REVENUE, [closed(row) for row in rows], watermark=minute(2), books={"on_time": len(rows)})
+    shop.apply(REVENUE, [closed(row) for row in rows], watermark=minute(2), counters={"on_time": len(rows)})
     return rows
 
 
@@ -83,7 +83,7 @@ def test_changes_come_live_and_corrections_are_marked(shop, open_page):
     expect(chart).to_be_visible()
 
     after = before | {"revenue": 12.5, "orders": 4}
-    shop.apply(REVENUE, [corrected(before, after)], watermark=minute(2), books={"corrected": 1})
+    shop.apply(REVENUE, [corrected(before, after)], watermark=minute(2), counters={"corrected": 1})
     change = page.get_by_role("list", name="Changes of revenue_per_minute").get_by_role("listitem").first
     expect(change).to_contain_text("corrected")
     expect(change).to_contain_text("harbour")
@@ -110,9 +110,9 @@ def test_the_chart_is_read_by_pointer_and_keyboard_and_drawn_otherwise(shop, ope
     chart.focus()
     page.keyboard.press("ArrowLeft")
     expect(page.locator(".tip")).to_contain_text("north")
-    page.get_by_label("Kind of chart").select_option("lines")
+    page.get_by_label("Chart type").select_option("lines")
     expect(chart.locator("path.line").first).to_be_visible()
-    page.get_by_label("What is drawn").select_option("orders")
+    page.get_by_label("Measure").select_option("orders")
     expect(page.locator(".chart-about")).to_have_text("orders")
-    page.get_by_label("Kind of chart").select_option("ranking")
+    page.get_by_label("Chart type").select_option("ranking")
     expect(page.locator(".ranking li").first).to_be_visible()

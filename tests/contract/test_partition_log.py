@@ -7,7 +7,7 @@ import pytest
 from headrace.errors import DiskError, RequestError
 from headrace.records import Codec, decode_batch
 from headrace.storage import Files, TopicConfig
-from headrace.storage.memory_log import MemoryLog, open_log
+from headrace.storage.partition.memory_log import MemoryLog, open_log
 from headrace.testing.batches import batch, batches_in, commit, read_all
 from headrace.testing.disk import SimulatedDisk
 

@@ -24,7 +24,7 @@ from view_stores import (
 )
 
 from headrace.errors import FencedError, RequestError
-from headrace.views import Condition, Kind, Order, ViewBatch, ViewSchema, open_store
+from headrace.views import ChangeKind, Condition, Order, ViewBatch, ViewSchema, open_store
 
 pytestmark = pytest.mark.xdist_group("stores")  # one PostgreSQL serves them all
 
@@ -122,25 +122,35 @@ def test_rows_are_inserted_corrected_and_retracted(counts):
 
 
 def test_a_repeated_batch_changes_nothing_and_says_so(counts):
-    assert counts.apply("counts", batch(0, put(row("a", 0, 1)), books={"on_time": 3}))
-    assert counts.apply("counts", batch(1, put(row("b", 0, 1)), books={"on_time": 2}))
+    assert counts.apply("counts", batch(0, put(row("a", 0, 1)), counters={"on_time": 3}))
+    assert counts.apply("counts", batch(1, put(row("b", 0, 1)), counters={"on_time": 2}))
     for number in (0, 1):
-        assert not counts.apply("counts", batch(number, put(row("z", 9, 9)), books={"on_time": 9}))
+        assert not counts.apply("counts", batch(number, put(row("z", 9, 9)), counters={"on_time": 9}))
     assert [each["region"] for each in rows(counts)] == ["a", "b"]
-    assert counts.reflected("counts").books == {"on_time": 5}
+    assert counts.reflected("counts").counters == {"on_time": 5}
 
 
 def test_the_ledger_moves_with_every_batch_also_with_an_empty_one(counts):
-    books = {"on_time": 3, "corrected": 0, "dropped": 1}
+    counters = {"on_time": 3, "corrected": 0, "dropped": 1}
     counts.apply(
-        "counts", batch(0, put(row("a", 0, 1)), offsets={"t": {0: 5, 1: 7}}, watermark_us=100, books=books)
+        "counts",
+        batch(0, put(row("a", 0, 1)), offsets={"t": {0: 5, 1: 7}}, watermark_us=100, counters=counters),
     )
-    counts.apply("counts", batch(1, offsets={"t": {1: 9}, "u": {0: 1}}, watermark_us=90, books=books))
+    counts.apply("counts", batch(1, offsets={"t": {1: 9}, "u": {0: 1}}, watermark_us=90, counters=counters))
     reflected = counts.reflected("counts")
     assert (reflected.query_id, reflected.batch_id, reflected.watermark_us) == ("q", 1, 100)
     assert reflected.offsets == {"t": {0: 5, 1: 9}, "u": {0: 1}}
-    assert reflected.books == {"on_time": 6, "corrected": 0, "dropped": 2}
+    assert reflected.counters == {"on_time": 6, "corrected": 0, "dropped": 2}
     assert counts.snapshot("counts").reflected == reflected
+
+
+def test_the_ledger_adds_up_the_books_of_each_input_and_keeps_the_watermark_of_each_topic(counts):
+    first = {"inputs": {"t": {"on_time": 2}, "u": {"dead": 1}}, "watermarks": {"t": 5}}
+    counts.apply("counts", batch(0, put(row("a", 0, 1)), **first))
+    counts.apply("counts", batch(1, inputs={"t": {"on_time": 1, "late": 1}}, watermarks={"t": 7, "u": 3}))
+    reflected = counts.snapshot("counts").reflected
+    assert reflected.inputs == {"t": {"on_time": 3, "late": 1}, "u": {"dead": 1}}
+    assert reflected.watermarks == {"t": 7, "u": 3}
 
 
 def test_changes_of_one_key_count_in_the_order_of_the_table(counts):
@@ -159,7 +169,7 @@ def test_removing_what_is_not_there_is_harmless(counts):
 
 def test_a_missing_batch_is_refused(counts):
     counts.apply("counts", batch(0, put(row("a", 0, 1))))
-    with pytest.raises(RequestError, match="awaits batch 1 of query q and was given 2"):
+    with pytest.raises(RequestError, match="expects batch 1 of query q but was given 2"):
         counts.apply("counts", batch(2, put(row("b", 0, 1))))
     assert rows(counts) == [row("a", 0, 1)]
 
@@ -167,7 +177,7 @@ def test_a_missing_batch_is_refused(counts):
 def test_a_query_that_goes_on_elsewhere_does_not_begin_in_an_empty_store(store):
     store.prepare(COUNTS)
     store.begin("counts", "q")
-    with pytest.raises(RequestError, match="awaits batch 0"):
+    with pytest.raises(RequestError, match="expects batch 0"):
         store.apply("counts", batch(7, put(row("a", 0, 1))))
     store.begin("counts", "r", first_batch=7)
     assert store.apply("counts", batch(7, put(row("a", 0, 1)), query="r"))
@@ -186,7 +196,7 @@ def test_changes_of_another_view_are_refused_and_leave_nothing(counts):
 def test_a_view_that_is_not_there_is_named(store):
     store.prepare(COUNTS)
     for ask in (store.read, store.reflected, store.schema, store.last_sequence):
-        with pytest.raises(RequestError, match=r"no view 'nosuch' here; there is: counts"):
+        with pytest.raises(RequestError, match=r"no view 'nosuch' here; the views are: counts"):
             ask("nosuch")
     with pytest.raises(RequestError, match="nosuch"):
         store.apply("nosuch", batch(0))
@@ -210,13 +220,13 @@ def test_a_store_is_the_same_when_it_is_opened_again(url, counts):
 
 
 def test_a_new_query_replaces_the_rows_with_its_first_batch_and_not_before(counts):
-    counts.apply("counts", batch(0, put(row("a", 0, 1)), put(row("b", 0, 1)), books={"on_time": 2}))
+    counts.apply("counts", batch(0, put(row("a", 0, 1)), put(row("b", 0, 1)), counters={"on_time": 2}))
     assert counts.begin("counts", "new").batch_id == 0
     assert [each["region"] for each in rows(counts)] == ["a", "b"]
-    counts.apply("counts", batch(0, put(row("b", 0, 9)), query="new", books={"on_time": 1}))
+    counts.apply("counts", batch(0, put(row("b", 0, 9)), query="new", counters={"on_time": 1}))
     assert rows(counts) == [row("b", 0, 9)]
     reflected = counts.reflected("counts")
-    assert (reflected.query_id, reflected.batch_id, reflected.books) == ("new", 0, {"on_time": 1})
+    assert (reflected.query_id, reflected.batch_id, reflected.counters) == ("new", 0, {"on_time": 1})
 
 
 def test_an_older_query_is_fenced_once_a_newer_one_has_begun(counts):
@@ -304,7 +314,7 @@ def test_keys_of_every_type_are_told_apart_ordered_and_found_again(url, store, k
     assert same_bits(store.read("keyed"), wanted)
     half = wanted.slice(0, 2)
     removal = changes_of(half, schema).rename_columns(["k", "after", "before", "kind"])
-    removal = removal.set_column(3, "kind", pa.array([int(Kind.RETRACTION)] * 2, pa.int8()))
+    removal = removal.set_column(3, "kind", pa.array([int(ChangeKind.RETRACTION)] * 2, pa.int8()))
     store.apply("keyed", ViewBatch("q", 3, removal))
     assert same_bits(store.read("keyed"), wanted.slice(2))
 
@@ -493,12 +503,12 @@ def test_decimals_compare_as_numbers(store):
     [
         (("nosuch", "=", 1), "no column 'nosuch'; it has region, "),
         (('region" = region --', "=", "x"), "no column"),
-        (("region", "like", "x"), "no operator"),
-        (("region", "OR 1=1", "x"), "no operator"),
+        (("region", "like", "x"), "not an operator"),
+        (("region", "OR 1=1", "x"), "not an operator"),
         (("region", "=", 5), "not a value of type string"),
         (("orders", "=", "1; DROP TABLE counts"), "not a value of type int64"),
         (("orders", "=", 1 << 63), "not a value of type int64"),
-        (("orders", "=", 1.5), "no whole number"),
+        (("orders", "=", 1.5), "not a whole number"),
         (("orders", "=", True), "not a value of type int64"),
         (("orders", "=", None), "use is_null"),
         (("orders", "prefix", "1"), "text only"),

@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime
 
 import pyarrow as pa
 
-from headrace.views import Kind, ViewBatch, ViewSchema
+from headrace.views import ChangeKind, ViewBatch, ViewSchema
 
 _names = itertools.count()
 
@@ -42,14 +42,14 @@ def row(region: str | None, window: int, orders: int | None, revenue: float | No
     }
 
 
-def put(after: dict, *, before: dict | None = None, kind: Kind | None = None) -> dict:
+def put(after: dict, *, before: dict | None = None, kind: ChangeKind | None = None) -> dict:
     """A change that puts a row in place."""
-    chosen = kind if kind is not None else Kind.CORRECTION if before else Kind.CLOSE
+    chosen = kind if kind is not None else ChangeKind.CORRECTION if before else ChangeKind.CLOSE
     return {"before": before, "after": after, "kind": int(chosen)}
 
 
 def remove(before: dict) -> dict:
-    return {"before": before, "after": None, "kind": int(Kind.RETRACTION)}
+    return {"before": before, "after": None, "kind": int(ChangeKind.RETRACTION)}
 
 
 def table(changes: list[dict], schema: ViewSchema = COUNTS) -> pa.Table:
@@ -174,7 +174,7 @@ def changes_of(rows: pa.Table, schema: ViewSchema) -> pa.Table:
     structs = pa.StructArray.from_arrays(
         [each.combine_chunks() for each in rows.columns], fields=list(rows.schema)
     )
-    kinds = pa.array([int(Kind.CLOSE)] * rows.num_rows, pa.int8())
+    kinds = pa.array([int(ChangeKind.CLOSE)] * rows.num_rows, pa.int8())
     before = pa.nulls(rows.num_rows, structs.type)
     return pa.table(
         {**{name: rows[name] for name in schema.key}, "before": before, "after": structs, "kind": kinds}

@@ -7,12 +7,22 @@ import asyncio
 import os
 import random
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
 import psutil
 import pytest
-from campaign import Campaign, Case, Report, Versions, advertised, bomb_cases, mutated_cases, watch
+from campaign import (
+    Campaign,
+    Case,
+    Report,
+    Versions,
+    advertised,
+    bomb_cases,
+    mutated_cases,
+    watch,
+)
 from clients.raw import RawConnection
 from frame_writer import FrameWriter
 from kio.schema.api_versions.v0.request import ApiVersionsRequest
@@ -23,14 +33,14 @@ from headrace.testing.broker import BrokerProcess
 MIB = 1 << 20
 # Groups that the fuzzer made, allocator slack and caches; a leak of a frame a case is far more.
 RSS_GROWTH_BYTES = 48 * MIB
-# A loaded machine of two cores; a blocked event loop shows as tens of seconds.
-SLOWEST_BYSTANDER_S = 25.0
 # Just under the largest request that is not a produce request.
 STUFFED_BYTES = 4 * MIB - 1024
 STUFFED_PEAK_BYTES = 256 * MIB
 # Processor time, which other work on the machine does not change; while it passes, nobody else is served.
 STUFFED_BUSY_S = 4.0
-TYPICAL_BYSTANDER_S = 2.0
+# The same during one round trip of a bystander: of the longest, and of the one in the middle.
+LONGEST_BUSY_S = 2.0
+TYPICAL_BUSY_S = 0.2
 
 pytestmark = pytest.mark.xdist_group("fuzz")
 
@@ -52,7 +62,7 @@ async def campaign(broker: BrokerProcess, seed: int, mutated: int, bombs: int | 
     """Warm up, send everything, and check what must hold for those who did nothing wrong."""
     admin = await RawConnection.open(broker.bootstrap)
     await admin.create("fuzz")
-    await admin.create("bystander")
+    await admin.create("bystander", headrace_storage="memory")  # so that it waits for no disk
     versions = await advertised(broker.bootstrap)
     idle = [await RawConnection.open(broker.bootstrap) for _ in range(20)]
     process = psutil.Process(broker.pid)
@@ -75,9 +85,9 @@ async def campaign(broker: BrokerProcess, seed: int, mutated: int, bombs: int | 
 async def _attack(
     broker: BrokerProcess, seed: int, versions: Versions, mutated: int, bombs: int | None
 ) -> Report:
-    report, stop = Report(), asyncio.Event()
+    report, stop, busy_s = Report(), asyncio.Event(), partial(busy_seconds, broker.pid)
     async with asyncio.TaskGroup() as group:
-        bystander = group.create_task(watch(broker.bootstrap, "bystander", report, stop))
+        bystander = group.create_task(watch(broker.bootstrap, "bystander", report, stop, busy_s))
         for cases in (islice(mutated_cases(seed, versions), mutated), chosen_bombs(seed, versions, bombs)):
             attack = Campaign(broker.bootstrap, iter(cases))
             attack.report = report
@@ -109,12 +119,12 @@ def check(report: Report, broker: BrokerProcess, seed: int) -> None:
     )
     assert "Traceback" not in broker.output(), f"seed {seed}: {broker.output()[-4000:]}"
     assert report.outcomes["answered"] and report.outcomes["closed"], "a campaign must reach both"
-    latencies = sorted(report.bystander_s)
-    assert len(latencies) > 10, "the bystander hardly got a turn"
-    typical, slowest = latencies[len(latencies) // 2], latencies[-1]
-    print(f"bystander: {len(latencies)} round trips, median {typical:.3f} s, slowest {slowest:.3f} s")
-    assert slowest < SLOWEST_BYSTANDER_S, f"seed {seed}"
-    assert typical < TYPICAL_BYSTANDER_S, f"seed {seed}"
+    busy = sorted(report.bystander_busy_s)
+    assert len(busy) > 10, "the bystander hardly got a turn"
+    typical, longest = busy[len(busy) // 2], busy[-1]
+    print(f"bystander: {len(busy)} round trips, the broker busy for {typical:.3f} s, {longest:.3f} s at most")
+    assert longest < LONGEST_BUSY_S, f"seed {seed}"
+    assert typical < TYPICAL_BUSY_S, f"seed {seed}"
 
 
 @pytest.mark.timeout(900)
@@ -141,20 +151,20 @@ def stuffed_cases(versions: Versions) -> list[Case]:
 
 async def send_all(broker: BrokerProcess, choose: Callable[[list[Case]], list[Case]]) -> Report:
     """Each stuffed case on a connection of its own, while a bystander goes on working."""
-    report, stop = Report(), asyncio.Event()
+    report, stop, busy_s = Report(), asyncio.Event(), partial(busy_seconds, broker.pid)
     admin = await RawConnection.open(broker.bootstrap)
-    await admin.create("bystander")
+    await admin.create("bystander", headrace_storage="memory")
     await admin.create("fuzz")
     cases = choose(stuffed_cases(await advertised(broker.bootstrap)))
     async with asyncio.TaskGroup() as group:
-        bystander = group.create_task(watch(broker.bootstrap, "bystander", report, stop))
+        bystander = group.create_task(watch(broker.bootstrap, "bystander", report, stop, busy_s))
         for case in cases:
-            before = busy_seconds(broker.pid)
+            before = busy_s()
             outcome = await _send_stuffed(broker, case)
             report.outcomes[outcome] += 1
             if outcome == "silent":
                 report.silent.append(case)
-            used = busy_seconds(broker.pid) - before
+            used = busy_s() - before
             assert used < STUFFED_BUSY_S, f"{case.name} kept the broker busy for {used:.1f} s"
         stop.set()
         await bystander
@@ -179,11 +189,11 @@ def check_stuffed(broker: BrokerProcess, choose: Callable[[list[Case]], list[Cas
     before = peak_memory(broker.pid)
     report = asyncio.run(send_all(broker, choose))
     grown = peak_memory(broker.pid) - before
-    slowest = max(report.bystander_s)
-    print(f"{report.outcomes}, slowest bystander {slowest:.2f} s, peak {grown / MIB:+.0f} MiB")
+    longest = max(report.bystander_busy_s)
+    print(f"{report.outcomes}, beside a bystander busy for {longest:.2f} s, peak {grown / MIB:+.0f} MiB")
     assert broker.is_alive()
     assert not report.silent, f"neither answered nor closed: {[case.name for case in report.silent[:5]]}"
-    assert slowest < SLOWEST_BYSTANDER_S
+    assert longest < STUFFED_BUSY_S
     assert "Traceback" not in broker.output(), broker.output()[-4000:]
     assert grown < STUFFED_PEAK_BYTES
 

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from headrace.client.channel import Channel
+from headrace.client.connect.channel import Channel
+from headrace.client.connect.login import Security
 from headrace.records import decode_batch, read_header
 from headrace.wire import Api
 
@@ -14,10 +15,19 @@ ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
 class QueueMember:
     """Joins, fetches and acknowledges; keeps the epochs right unless told otherwise."""
 
-    def __init__(self, port: int, group: str, name: str, topic_id: UUID, *, partitions: int = 1) -> None:
+    def __init__(
+        self,
+        port: int,
+        group: str,
+        name: str,
+        topic_id: UUID,
+        *,
+        partitions: int = 1,
+        security: Security | None = None,
+    ) -> None:
         self.group, self.name, self.topic_id = group, name, topic_id
         self.partitions = range(partitions)
-        self.channel = Channel("127.0.0.1", port, client_id=name, timeout_ms=20_000)
+        self.channel = Channel("127.0.0.1", port, client_id=name, timeout_ms=20_000, security=security)
         self.member_epoch = 0
         self.epoch = 0
         self.got: list[tuple[int, int, bytes | None, int]] = []
@@ -43,8 +53,12 @@ class QueueMember:
         epoch: int | None = None,
         most: int = 100,
         by_record: bool = False,
+        named: bool = True,
     ) -> Any:
-        """One fetch of all partitions; acknowledgements of partition 0 (first, last, kind) go along."""
+        """One fetch of all partitions; acknowledgements of partition 0 (first, last, kind) go along.
+
+        Without `named` it names none: those that its session knows are meant.
+        """
         batches = [
             {"first_offset": first, "last_offset": last, "acknowledge_types": [kind]}
             for first, last, kind in acks
@@ -63,7 +77,7 @@ class QueueMember:
             "max_records": most,
             "batch_size": most,
             "share_acquire_mode": int(by_record),
-            "topics": [{"topic_id": self.topic_id, "partitions": parts}],
+            "topics": [{"topic_id": self.topic_id, "partitions": parts}] if named else [],
         }
         answer = self.channel.request(Api.SHARE_FETCH, 2, fields, wait_ms=wait_ms)
         if not answer.error_code:

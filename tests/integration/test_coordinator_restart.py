@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from headrace.client.channel import Channel
+from headrace.client.connect.channel import Channel
 from headrace.groups import Code, GroupSettings
 from headrace.records import read_header
 from headrace.testing.broker import BrokerProcess, running_broker
@@ -168,10 +168,10 @@ def test_compaction_of_the_topic_changes_nothing(tmp_path):
             member.commit(offset)
         joined = member.join()
         member.sync(joined, b"mine")
-        log = broker.partition(OFFSETS, 0).log
+        log = broker.services.topics.partition(OFFSETS, 0).log
         before = log.size_bytes
         log.roll()
-        assert log.compact(broker.clock.now_ms()) > 0
+        assert log.compact(broker.services.clock.now_ms()) > 0
         assert log.size_bytes < before
     with running_broker(tmp_path, groups=QUICK) as broker, member_of(broker.port) as member:
         assert member.committed() == {("t", 0): (49, "")}
@@ -187,7 +187,7 @@ def test_a_full_disk_makes_groups_unavailable_until_there_is_room_and_loses_noth
         assert member.commit(2, metadata="x" * 2_000) == Code.COORDINATOR_NOT_AVAILABLE
         assert member.commit(3, metadata="x" * 2_000) == Code.COORDINATOR_NOT_AVAILABLE
         disk.capacity_bytes = None
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while member.commit(4, partition=1) != 0:
             assert time.monotonic() < deadline
         assert member.committed() == {("t", 0): (1, ""), ("t", 1): (4, "")}
@@ -207,7 +207,7 @@ def test_after_a_failed_sync_groups_stay_unavailable_and_whoever_waits_is_told()
                 pass
             disk.failing_syncs = 1
             assert member.join(leader.member_id).error_code == Code.COORDINATOR_NOT_AVAILABLE
-            waiting.join(20)
+            waiting.join(60)
         assert [reply.error_code for reply in replies] == [Code.COORDINATOR_NOT_AVAILABLE]
         assert member.beat(leader) == Code.COORDINATOR_NOT_AVAILABLE
 
@@ -217,7 +217,7 @@ def test_a_damaged_topic_of_groups_is_not_passed_over_silently(tmp_path):
         member.create("t")
         member.commit(1)
         member.commit(2, partition=1)
-        log = broker.partition(OFFSETS, 0).log
+        log = broker.services.topics.partition(OFFSETS, 0).log
         log.roll()
         path = next(log.path.glob("*.log"))
     data = bytearray(path.read_bytes())
@@ -242,7 +242,7 @@ def test_expired_offsets_and_empty_groups_are_forgotten(tmp_path):
     with running_broker(tmp_path, groups=brief) as broker, member_of(broker.port) as member:
         member.create("t")
         member.commit(1)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while member.committed():
             assert time.monotonic() < deadline
         while member.request(Api.LIST_GROUPS, 4, {}).groups:
@@ -253,7 +253,7 @@ def test_the_records_can_be_read_by_a_person(tmp_path):
     with running_broker(tmp_path) as broker, member_of(broker.port) as member:
         member.create("t")
         member.commit(42, metadata="hello")
-        data = broker.partition(OFFSETS, 0).log.read(0, 10_000)
+        data = broker.services.topics.partition(OFFSETS, 0).log.read(0, 10_000)
         start = data.index(b'{"v":1,"offset"')
         value = orjson.loads(data[start : data.index(b"}", start) + 1])
         assert (value["offset"], value["metadata"]) == (42, "hello")

@@ -72,18 +72,18 @@ def test_a_group_that_fell_off_is_told_and_counted_once(broker, peer):
     produce(peer, 1)
     commit(peer, "ring", 1)
     produce(peer, 15)
-    log = broker.partition("ring", 0).log
+    log = broker.services.topics.partition("ring", 0).log
     wait_for(lambda: log.start_offset == 6)
     assert peer.fetch("ring", 1).error_code == OFFSET_OUT_OF_RANGE
-    wait_for(lambda: broker.metrics.lost.value("slow", "ring") == 5)
+    wait_for(lambda: broker.services.metrics.lost.value("slow", "ring") == 5)
     produce(peer, 3)  # it lies where it fell, and loses more
-    wait_for(lambda: broker.metrics.lost.value("slow", "ring") == 8)
-    assert broker.metrics.fell_off.value("slow", "ring") == 1
+    wait_for(lambda: broker.services.metrics.lost.value("slow", "ring") == 8)
+    assert broker.services.metrics.fell_off.value("slow", "ring") == 1
     first = wait_for(lambda: events(broker, "fell-off"))[0]
     assert first == {**first, "group": "slow", "committed": 1}
     commit(peer, "ring", log.high_watermark)
     produce(peer, 30)
-    wait_for(lambda: broker.metrics.fell_off.value("slow", "ring") == 2)
+    wait_for(lambda: broker.services.metrics.fell_off.value("slow", "ring") == 2)
 
 
 def test_a_fall_counts_although_the_group_has_committed_again_before_anybody_looked(tmp_path):
@@ -92,11 +92,11 @@ def test_a_fall_counts_although_the_group_has_committed_again_before_anybody_loo
         peer.create("ring", **{"headrace.storage": "memory", "retention.bytes": 5 * len(BATCH)})
         commit(peer, "ring", 0)
         produce(peer, 20)
-        start = broker.partition("ring", 0).log.start_offset
+        start = broker.services.topics.partition("ring", 0).log.start_offset
         commit(peer, "ring", start)
         peer.close()
-        assert broker.metrics.fell_off.value("slow", "ring") == 1
-        assert broker.metrics.lost.value("slow", "ring") == start > 10
+        assert broker.services.metrics.fell_off.value("slow", "ring") == 1
+        assert broker.services.metrics.lost.value("slow", "ring") == start > 10
         assert wait_for(lambda: events(broker, "fell-off"))[0]["records"] == start
 
 
@@ -134,7 +134,7 @@ def test_groups_describe_warns_of_both(broker, peer):
     wait_for(lambda: events(broker, "near-retention"))
     assert "warning: ring:0 is about to fall off the log: " in describe(broker)
     produce(peer, 5)
-    wait_for(lambda: broker.partition("ring", 0).log.start_offset == 4)
+    wait_for(lambda: broker.services.topics.partition("ring", 0).log.start_offset == 4)
     wait_for(lambda: events(broker, "fell-off"))
     commit(peer, "ring", 14)
     text = describe(broker)

@@ -9,14 +9,14 @@ import pytest
 from topics import add_partitions, create_topic, delete_records, delete_topic, send
 
 from headrace.client import Connection, GroupOffsets, RawFetcher, declare_watermark, producer
-from headrace.client.group_offsets import CommittedOffset
+from headrace.client.groups.offsets import CommittedOffset
 from headrace.errors import ConfigError, RequestError
 from headrace.streams.event_time import PartitionTime, operator_watermark
-from headrace.streams.feed_planner import FeedPlanner
-from headrace.streams.feed_positions import FeedPosition, Heartbeat, feed_ranges
-from headrace.streams.options import FeedOptions
-from headrace.streams.progress import GroupProgress
-from headrace.streams.reading import RangeReading, read_stamped
+from headrace.streams.feed.options import FeedOptions
+from headrace.streams.feed.planner import FeedPlanner
+from headrace.streams.feed.positions import FeedPosition, Heartbeat, feed_ranges
+from headrace.streams.feed.progress import GroupProgress
+from headrace.streams.feed.reader import RangeReading, read_stamped
 from headrace.streams.spec import PROCESSING_TIME, StreamSpec
 
 NOW_MS = 1_767_225_600_000

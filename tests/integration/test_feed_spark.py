@@ -8,9 +8,9 @@ import pytest
 from pyspark.errors import PySparkException
 from topics import create_topic, delete_records, send
 
-from headrace.streams.feed import feed_source
-from headrace.streams.feed_positions import Heartbeat
-from headrace.streams.options import FeedOptions
+from headrace.streams.feed.feed import feed_source
+from headrace.streams.feed.options import FeedOptions
+from headrace.streams.feed.positions import Heartbeat
 from headrace.streams.spec import StreamSpec
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
@@ -45,10 +45,13 @@ def events(*seconds):
 def load(spark, log, topic, **changes):
     spec = {"schema": "at long, number long", "event_time": "at", "max_ahead_us": 10**15, **changes}
     options = {name: spec.pop(name) for name in ("max_records_per_batch", "heartbeat") if name in spec}
-    name = f"feed_{topic}".replace("-", "_")
+    name, packer = f"feed_{topic}".replace("-", "_"), json_packer()
     spark.dataSource.register(
         feed_source(
-            name, StreamSpec(topic=topic, **spec), FeedOptions(connection=log, **options), json_packer()
+            name,
+            [StreamSpec(topic=topic, **spec)],
+            FeedOptions(connection=log, **options),
+            lambda _: packer(),
         )
     )
     return spark.readStream.format(name).load()

@@ -8,7 +8,7 @@ from confluent_kafka import Producer
 from topics import create_topic, delete_records, delete_topic, send
 
 from headrace.client import EARLIEST, LATEST, Connection, RawFetcher
-from headrace.client.channel import Channel
+from headrace.client.connect.channel import Channel
 from headrace.errors import RequestError, RetriableError
 from headrace.records.columns import decode_columns
 from headrace.testing.broker import BrokerProcess

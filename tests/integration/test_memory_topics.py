@@ -46,7 +46,7 @@ def test_memory_stays_within_the_bound(tmp_path, peers):
         peer.create("ring", **MEMORY, **{"retention.bytes": 100_000})
         for _ in range(200):
             assert peer.produce("ring", batch_of(b"x" * 5000)).error_code == 0
-        log = broker.partition("ring", 0).log
+        log = broker.services.topics.partition("ring", 0).log
         assert 50_000 < log.size_bytes <= 100_000
         assert peer.fetch("ring", 0).error_code == 1
         assert peer.fetch("ring", log.start_offset).error_code == 0

@@ -21,7 +21,7 @@ from headrace.testing.broker import BrokerProcess, running_broker
 from headrace.testing.disk import SimulatedDisk
 from headrace.wire import Api
 
-PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 
 
 @pytest.fixture(scope="module")
@@ -41,13 +41,13 @@ def peer(broker):
 
 def test_every_metric_is_documented_and_every_documented_one_is_there(broker):
     families = scrape(broker)
-    page = PAGE.read_text().partition("## The application")[0]
+    page = PAGE.read_text().partition("## Application")[0]
     missing = [
         row
         for name, family in families.items()
         if (row := f"| `{name}` | {family['kind']} | {family['help']} |") not in page
     ]
-    assert not missing, "put these rows into docs/metrics.md:\n" + "\n".join(missing)
+    assert not missing, "put these rows into docs/reference/metrics.md:\n" + "\n".join(missing)
     rows = [line for line in page.splitlines() if line.startswith(("| `headrace_", "| `process_"))]
     assert len(rows) == len(families)
 

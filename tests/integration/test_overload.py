@@ -67,7 +67,7 @@ def produce_until(peer, topic, wanted, most=100):
 
 def events(broker, kind):
     """The events of one kind so far."""
-    log = broker.partition("__headrace_events", 0)
+    log = broker.services.topics.partition("__headrace_events", 0)
     data = log.log.read(0, 1 << 20) if log is not None else b""
     records = [record for position, _ in batches_in(data) for record in decode_batch(data, position)]
     return [event for event in (json.loads(record.value) for record in records) if event["kind"] == kind]
@@ -83,7 +83,7 @@ def wait_for(what):
 
 def wait_measured(broker, topic):
     """Waits until the broker knows of a group that reads the topic."""
-    wait_for(lambda: broker.overload.backlog(broker.partition(topic, 0)) is not None)
+    wait_for(lambda: broker.services.overload.backlog(broker.services.topics.partition(topic, 0)) is not None)
 
 
 def test_block_slows_producers_down_then_sends_them_back_until_consumers_catch_up(broker, peer):
@@ -109,7 +109,7 @@ def test_block_slows_producers_down_then_sends_them_back_until_consumers_catch_u
     waits_ms += [throttle_ms, produce(peer, "blocking")[1]]
     assert time.monotonic() - began > throttle_ms / 1000 - 0.01
     produce_until(peer, "blocking", is_sent_back)
-    held = broker.partition("blocking", 0).log
+    held = broker.services.topics.partition("blocking", 0).log
     assert held.size_bytes <= 2 * BOUND + len(BATCH)
     assert counted(broker, "blocked_batches", topic="blocking") == 1
     told_s = counted(broker, "throttle_seconds", reason="overload")
@@ -168,7 +168,7 @@ def test_drop_oldest_moves_the_log_start_up_and_counts_what_went(broker, peer):
     for _ in range(20):
         assert produce(peer, "leaky")[0].error_code == 0
     commit(peer, "leaky", 2)  # only now is there somebody who is behind
-    log = broker.partition("leaky", 0).log
+    log = broker.services.topics.partition("leaky", 0).log
     wait_for(lambda: log.start_offset == 16)  # four batches are as much as the bound allows
     assert peer.fetch("leaky", 2).error_code == OFFSET_OUT_OF_RANGE
     assert peer.fetch("leaky", 16).error_code == 0
@@ -184,7 +184,7 @@ def test_drop_newest_refuses_what_exceeds_the_bound_and_counts_it(broker, peer):
     assert taken == 5  # the bound and the batch that crossed it
     refused = 1 + sum(produce(peer, "full")[0].error_code == POLICY_VIOLATION for _ in range(3))
     assert refused == 4
-    assert broker.partition("full", 0).log.high_watermark == taken
+    assert broker.services.topics.partition("full", 0).log.high_watermark == taken
     assert counted(broker, "dropped_records", topic="full", which="newest") == 4
     first = wait_for(lambda: events(broker, "dropped-newest"))[0]
     assert first == {**first, "topic": "full", "partition": 0, "group": None}
@@ -201,9 +201,10 @@ def test_without_an_active_group_nothing_is_dropped_or_blocked(broker, peer):
             part, throttle_ms = produce(peer, f"alone-{policy}")
             assert (part.error_code, throttle_ms) == (0, 0)
         produce(peer, "marker")
-    wait_for(lambda: broker.partition("marker", 0).log.start_offset > 0)  # so the others were looked at
+    marker = broker.services.topics.partition("marker", 0)
+    wait_for(lambda: marker.log.start_offset > 0)  # so the others were looked at
     for policy in ("block", "drop-oldest", "drop-newest"):
-        assert broker.partition(f"alone-{policy}", 0).log.start_offset == 0
+        assert broker.services.topics.partition(f"alone-{policy}", 0).log.start_offset == 0
 
 
 def test_a_topic_buffers_unless_told_otherwise(broker, peer):
@@ -214,8 +215,8 @@ def test_a_topic_buffers_unless_told_otherwise(broker, peer):
         for _ in range(10):
             part, throttle_ms = produce(peer, topic)
             assert (part.error_code, throttle_ms) == (0, 0)
-    wait_for(lambda: broker.partition("marker", 0).log.start_offset > 0)
-    assert broker.partition("buffer", 0).log.start_offset == 0
+    wait_for(lambda: broker.services.topics.partition("marker", 0).log.start_offset > 0)
+    assert broker.services.topics.partition("buffer", 0).log.start_offset == 0
 
 
 def test_what_is_not_yet_written_of_the_events_is_written_at_the_end(tmp_path):

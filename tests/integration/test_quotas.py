@@ -135,7 +135,7 @@ def test_what_has_no_quota_here_is_refused(peer):
 
 def test_librdkafka_hears_of_the_throttling_and_keeps_to_the_rate(broker, peer):
     peer.create("topic")
-    assert alter(peer, "loader", "producer_byte_rate", 50_000.0) == 0
+    assert alter(peer, "loader", "producer_byte_rate", 100_000.0) == 0
     heard = []
     producer = Producer(
         {
@@ -146,8 +146,8 @@ def test_librdkafka_hears_of_the_throttling_and_keeps_to_the_rate(broker, peer):
         }
     )
     began = time.monotonic()
-    for _ in range(15):
-        producer.produce("topic", b"x" * 10_000)
+    for _ in range(3):  # each more than a second's worth, however long ago the one before it was
+        producer.produce("topic", b"x" * 200_000)
     assert producer.flush(60) == 0
-    assert time.monotonic() - began > 1  # 150 kB at 50 kB/s, of which a second's worth and the last are free
+    assert time.monotonic() - began > 1  # 600 kB at 100 kB/s, of which a second's worth and the last are free
     assert any(event.throttle_time > 0 for event in heard)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyspark
 import pytest
 
-from headrace.streams.worker_python import worker_python
+from headrace.streams.spark.worker_python import worker_python
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -26,7 +26,9 @@ def test_workers_have_the_installed_pyspark_and_not_the_zipped_one(spark):
 def test_only_spark_s_own_zips_leave_the_path():
     given = worker_python({})
     path = "/spark/python/lib/pyspark.zip:/spark/python/lib/py4j-0.10.9.9-src.zip:/core.jar:/mine"
-    for before, after in ((path, "/core.jar:/mine"), ("/mine:/other", "/mine:/other"), ("", "")):
+    twice = f"{path.removesuffix(':/mine')}:{path}"  # as the first process of a session has it
+    cases = {path: "/core.jar:/mine", twice: "/core.jar:/mine", "/mine:/other": "/mine:/other", "": ""}
+    for before, after in cases.items():
         command = [given["PYSPARK_PYTHON"], "-c", "import os; print(os.environ['PYTHONPATH'])"]
         surroundings = {**os.environ, **given, "PYTHONPATH": before}
         done = subprocess.run(command, env=surroundings, capture_output=True, text=True, check=True)

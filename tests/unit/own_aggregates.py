@@ -4,7 +4,7 @@ import pyarrow as pa
 
 
 class Product:
-    """The aggregate of docs/windows.md: it has no words of its own for what it is."""
+    """The aggregate of docs/explanation/windows.md: it has no words of its own for what it is."""
 
     columns = ("x",)
 

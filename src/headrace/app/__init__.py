@@ -14,7 +14,35 @@
 May import `views`, `streams` and below.
 """
 
-from headrace.app.application import App, View
-from headrace.app.stream import Aggregation, Stream, Windowed
+from typing import TYPE_CHECKING
 
-__all__ = ["Aggregation", "App", "Stream", "View", "Windowed"]
+from headrace.exports import lazily
+
+if TYPE_CHECKING:
+    from headrace.app.application import App as App
+    from headrace.app.application import View as View
+    from headrace.app.loading import import_app as import_app
+    from headrace.app.loading import load_app as load_app
+    from headrace.app.operations import Operations as Operations
+    from headrace.app.options import RunOptions as RunOptions
+    from headrace.app.options import data_place as data_place
+    from headrace.app.plain_frame import reading_from as reading_from
+    from headrace.app.relation import Grouped as Grouped
+    from headrace.app.relation import Relation as Relation
+    from headrace.app.relation import Table as Table
+    from headrace.app.stream import Aggregation as Aggregation
+    from headrace.app.stream import Stream as Stream
+    from headrace.app.stream import Windowed as Windowed
+
+__getattr__, __dir__, __all__ = lazily(
+    __name__,
+    {
+        "application": "App View",
+        "loading": "import_app load_app",
+        "operations": "Operations",
+        "options": "RunOptions data_place",
+        "plain_frame": "reading_from",
+        "relation": "Grouped Relation Table",
+        "stream": "Aggregation Stream Windowed",
+    },
+)

@@ -4,18 +4,17 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Literal
 
-from headrace.direct.backoff import Backoff
-from headrace.direct.hook import Email, Hook, Webhook
+from headrace.hooks import Backoff, Email, Hook, Webhook
 from headrace.streams.operators import microseconds as duration_us
 
-__all__ = ["Start", "make_backoff", "make_hook", "seconds", "several"]
+__all__ = ["HookStart", "make_backoff", "make_hook", "seconds", "several"]
 
 Duration = str | timedelta
-Start = Literal["now", "earliest"]
+HookStart = Literal["now", "earliest"]
 
 
 def make_hook(
-    topic: str, target: Webhook | Email, *, name: str | None, start: Start, backoff: Backoff
+    topic: str, target: Webhook | Email, *, name: str | None, start: HookStart, backoff: Backoff
 ) -> Hook:
     """A hook; without a name it is called after its topic and kind."""
     kind = "webhook" if isinstance(target, Webhook) else "email"

@@ -2,12 +2,13 @@
 
 import importlib.util
 import sys
-import traceback
 from pathlib import Path
 from types import ModuleType
 
 from headrace.app.application import App
-from headrace.errors import ConfigError, HeadraceError
+from headrace.app.diagnostics.mistakes import mistake
+from headrace.app.diagnostics.places import Place
+from headrace.errors import ConfigError
 
 __all__ = ["import_app", "load_app"]
 
@@ -43,18 +44,13 @@ def _load(path: Path) -> tuple[App, ModuleType]:
 
 def _import(path: Path) -> ModuleType:
     name = f"headrace_application_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
+    spec = importlib.util.spec_from_file_location(name, path.resolve())
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     sys.path.insert(0, str(path.parent.resolve()))
     try:
         spec.loader.exec_module(module)
-    except HeadraceError:
-        raise
     except Exception as error:  # whatever is wrong with the user's own file
-        frames = traceback.extract_tb(error.__traceback__)
-        line = next((each.lineno for each in reversed(frames) if each.filename == str(path)), None)
-        where = path if line is None else f"{path}, line {line}"
-        raise ConfigError(f"{where}: {type(error).__name__}: {error}") from error
+        raise mistake(error, place=Place(str(path.resolve()), 1)) from error
     return module

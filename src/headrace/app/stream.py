@@ -6,48 +6,67 @@ columns of PySpark go between the stages.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NoReturn
 
-from headrace.app.alerts import Thresholds
+from headrace.app.diagnostics.places import Place, calling_place
+from headrace.app.operations import Operations
+from headrace.app.status.alerts import Thresholds
 from headrace.errors import ConfigError
+from headrace.nearest import nearest
 from headrace.streams.operators import Aggregate, Window, WindowOperator
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from headrace.streams.engine.projection import Step
-    from headrace.streams.spec import StreamSpec
+    from headrace.app.relation import Relation
+    from headrace.streams import StreamSpec
+    from headrace.streams.engine import Step
 
 __all__ = ["Aggregation", "Stream", "Windowed"]
 
 Emit = Literal["close", "update"]
 
+# What those who know PySpark's DataFrames look for first, and what it is here.
+_INSTEAD = {
+    "groupBy": ".window(…, by=…).agg(…)",
+    "groupby": ".window(…, by=…).agg(…)",
+    "agg": ".window(…, by=…).agg(…)",
+    "filter": ".where(…)",
+    "withColumn": ".with_columns(name=…)",
+    "withColumns": ".with_columns(name=…)",
+    "selectExpr": ".select(…), which takes SQL too",
+}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stream:
-    """A topic read as rows, and the steps after it."""
+class Stream(Operations):
+    """A topic read as rows, and the steps after it.
+
+    `places` are where the user's file takes each step, for messages.
+    """
 
     spec: "StreamSpec"
     correct_for_us: int
     partitions: int = 4
     steps: "tuple[Step, ...]" = ()
     thresholds: Thresholds = field(default_factory=Thresholds)
+    places: tuple[Place | None, ...] = field(default=(), compare=False, repr=False)
 
     def where(self, condition: "Column | str") -> "Stream":
         """Only the rows for which the condition (a PySpark column, or SQL) is true."""
-        from headrace.streams.engine.projection import Where
+        from headrace.streams.engine import Where
 
         return self._then(Where(condition))
 
     def with_columns(self, **columns: "Column | str") -> "Stream":
         """More columns, computed from those that are there; SQL as text, or PySpark columns."""
-        from headrace.streams.engine.projection import WithColumns
+        from headrace.streams.engine import WithColumns
 
         return self._then(WithColumns(columns))
 
     def select(self, *columns: "Column | str") -> "Stream":
         """These columns and no others."""
-        from headrace.streams.engine.projection import Select
+        from headrace.streams.engine import Select
 
         return self._then(Select(columns))
 
@@ -62,6 +81,19 @@ class Stream:
             raise ConfigError(f'emit={emit!r} is neither "close" nor "update"')
         return Windowed(stream=self, window=window, keys=keys, emit=emit)
 
+    if not TYPE_CHECKING:  # a checker shall go on to refuse what is not there
+
+        def __getattr__(self, name: str) -> NoReturn:
+            own = [each for each in dir(type(self)) if not each.startswith("_")]
+            meant = nearest(name, own)
+            instead = _INSTEAD.get(name) or (f".{meant}" if meant is not None else "")
+            advice = f"{instead}, or .df" if instead else ".df"
+            raise AttributeError(
+                f"a stream has no {name!r}; use {advice}, which is a PySpark DataFrame",
+                name=name,
+                obj=self,
+            )
+
     @property
     def df(self) -> "DataFrame":
         """The stream as a plain streaming DataFrame, inside a view function.
@@ -69,19 +101,19 @@ class Stream:
         It has the stream's columns and `_corrupt`, the reason why a value could not be
         read: such rows are the user's to deal with here.
         """
-        from headrace.app.surroundings import plain_frame
+        from headrace.app.plain_frame import plain_frame
 
-        return plain_frame(self)
+        return plain_frame(self.spec, self.steps)
 
     def _then(self, step: "Step") -> "Stream":
-        return replace(self, steps=(*self.steps, step))
+        return replace(self, steps=(*self.steps, step), places=(*self.places, calling_place()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Windowed:
     """Rows grouped by window and key; `agg` says what to compute of each group."""
 
-    stream: Stream
+    stream: "Stream | Relation"
     window: Window
     keys: tuple[str, ...]
     emit: Emit
@@ -90,19 +122,20 @@ class Windowed:
         """One column of the result per aggregate, under its name."""
         if not aggregates:
             raise ConfigError("agg() needs at least one aggregate, such as n=agg.count()")
-        return Aggregation(windowed=self, aggregates=aggregates)
+        return Aggregation(windowed=self, aggregates=aggregates, place=calling_place())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aggregation:
-    """A windowed result: what a view function returns."""
+    """A windowed result: what a view function returns; `place` is where the user's file asks for it."""
 
     windowed: Windowed
     aggregates: Mapping[str, Aggregate]
+    place: Place | None = field(default=None, compare=False, repr=False)
 
     @property
-    def stream(self) -> Stream:
-        """The stream behind the windows."""
+    def stream(self) -> "Stream | Relation":
+        """The rows behind the windows."""
         return self.windowed.stream
 
     def operator(self, *, keep_closed_us: int) -> WindowOperator:
@@ -112,6 +145,6 @@ class Aggregation:
             keys=self.windowed.keys,
             aggregates=tuple(self.aggregates.items()),
             emit=self.windowed.emit,
-            correct_for_us=self.stream.correct_for_us,
+            correct_for_us=0 if not isinstance(self.stream, Stream) else self.stream.correct_for_us,
             keep_closed_us=keep_closed_us,
         )

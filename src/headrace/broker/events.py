@@ -1,6 +1,6 @@
 """What people should know, as records in an internal topic: drops, groups about to fall off or fallen.
 
-Any client can read `__headrace_events`; `docs/overload.md` gives the format. At
+Any client can read `__headrace_events`; `docs/guides/overload.md` gives the format. At
 most one record per kind, topic, partition and group in `INTERVAL_MS`; what
 happens in between is added up and told by the next one, so that the numbers in
 the records sum up to what happened.
@@ -9,13 +9,12 @@ the records sum up to what happened.
 import asyncio
 import json
 import logging
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from headrace.broker.log.topics import Topics
+from headrace.clock import Clock
 from headrace.errors import HeadraceError
 from headrace.records import Record, encode_batch
-
-if TYPE_CHECKING:
-    from headrace.broker.server import Broker
 
 __all__ = ["EVENTS_TOPIC", "INTERVAL_MS", "Events", "Subject"]
 
@@ -43,8 +42,9 @@ class Events:
     with more than `MOST_SUBJECTS` waiting, further ones go to the broker's log only.
     """
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(self, topics: Topics, clock: Clock) -> None:
+        self._topics = topics
+        self._clock = clock
         self._waiting: dict[Subject, dict[str, Any]] = {}
         self._written_ms: dict[Subject, int] = {}
         self._changed = asyncio.Event()
@@ -84,7 +84,7 @@ class Events:
             logger.error("events were not written: %s: %s", error, self._waiting)
 
     def _due(self) -> list[Subject]:
-        now_ms = self._broker.clock.monotonic_ms()
+        now_ms = self._clock.monotonic_ms()
         recent = {at: ms for at, ms in self._written_ms.items() if now_ms - ms < INTERVAL_MS}
         self._written_ms = recent
         return [subject for subject in self._waiting if subject not in recent]
@@ -92,11 +92,11 @@ class Events:
     async def _write(self, subjects: list[Subject]) -> None:
         if not subjects:
             return
-        if self._broker.topics.named(EVENTS_TOPIC) is None:
-            await self._broker.topics.create(EVENTS_TOPIC, 1, _OVERRIDES)
-        partition = self._broker.partition(EVENTS_TOPIC, 0)
+        if self._topics.named(EVENTS_TOPIC) is None:
+            await self._topics.create(EVENTS_TOPIC, 1, _OVERRIDES)
+        partition = self._topics.partition(EVENTS_TOPIC, 0)
         assert partition is not None, "the topic has one partition"
-        now_ms = self._broker.clock.now_ms()
+        now_ms = self._clock.now_ms()
         batch = [(subject, self._waiting.pop(subject)) for subject in subjects]
         records = [Record(0, now_ms, *_encoded(*each, now_ms)) for each in batch]
         try:
@@ -106,7 +106,7 @@ class Events:
             for subject, details in batch:
                 self.note(subject, **details)
             raise
-        self._written_ms.update(dict.fromkeys(subjects, self._broker.clock.monotonic_ms()))
+        self._written_ms.update(dict.fromkeys(subjects, self._clock.monotonic_ms()))
 
 
 def _encoded(subject: Subject, details: dict[str, Any], now_ms: int) -> tuple[bytes, bytes]:

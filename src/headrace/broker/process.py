@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from headrace.broker.server import Broker
 from headrace.broker.settings import BrokerSettings
+from headrace.event_loop import log_to_stderr, new_loop, stop_on_signals
 from headrace.groups import GroupSettings
-from headrace.serving import log_to_stderr, new_loop, stop_when_told
 
 __all__ = ["run"]
 
@@ -39,7 +39,7 @@ async def _serve(
     on_listening: Callable[[Broker], None] | None,
 ) -> None:
     stop = asyncio.Event()
-    stop_when_told(stop.set, until_stdin_closes=settings.until_stdin_closes)
+    stop_on_signals(stop.set, until_stdin_closes=settings.until_stdin_closes)
     async with Broker(settings, group_settings=group_settings).serving() as broker:
         if on_listening is not None:
             on_listening(broker)

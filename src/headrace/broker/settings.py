@@ -15,14 +15,14 @@ MIB = 1024 * 1024
 class BrokerSettings:
     """Settings of one broker; memory follows from these, not from what clients send."""
 
-    data: str = setting("headrace-data", "Directory of the log; made if missing.")
+    data: str = setting("headrace-data", "Directory of the log; created if it does not exist.")
     listen: str = setting("127.0.0.1:9092", "Address and port to listen on; port 0 picks a free one.")
     advertise: str = setting(
-        "", "Address and port that clients are told to connect to; empty: where they reached us."
+        "", "Address and port that clients should connect to; empty: the address they used."
     )
     authenticate: bool = setting(
         False,
-        "Clients must say who they are, by SASL or by certificate, and may do only what is allowed to them.",
+        "Clients must authenticate, by SASL or certificate, and may do only what ACLs allow.",
     )
     super_users: str = setting(
         "", "Users who may do everything, separated by semicolons: admin;CN=ops,O=Example."
@@ -33,18 +33,21 @@ class BrokerSettings:
         "", "PEM file of the authorities whose certificates identify clients; empty: certificates do not."
     )
     allow_unauthenticated: bool = setting(
-        False, "Let listen be beyond loopback although nobody has to authenticate: whoever reaches it, rules."
+        False,
+        "Allow listening beyond loopback without authentication: anyone who can connect may do anything.",
     )
     until_stdin_closes: bool = setting(
         False,
-        "Stop cleanly when standard input ends too, as it does when the process that started this one dies.",
+        "Also stop cleanly when standard input closes, as it does when the parent process dies.",
     )
-    node_id: int = setting(1, "This node's id in metadata answers.")
+    node_id: int = setting(1, "This node's id in metadata responses.")
     auto_create_topics: bool = setting(
-        True, "Create a topic when a client that allows it asks for one that is missing."
+        True, "Create a missing topic when a client that allows it asks for it."
     )
     default_partitions: int = setting(1, "Partitions of a topic created without a count.")
-    max_connections: int = setting(10_000, "Connections at once; further ones are closed at once.")
+    max_connections: int = setting(
+        10_000, "Maximum number of connections; further ones are closed immediately."
+    )
     max_request_bytes: int = setting(
         100 * MIB, "Largest request accepted; a larger one closes its connection."
     )
@@ -53,48 +56,49 @@ class BrokerSettings:
         16 * MIB, "Memory for requests over 64 KiB being received or written; one at a time may exceed it."
     )
     max_decompressed_bytes: int = setting(
-        64 * MIB, "Largest record batch once it is decompressed; a larger one is refused."
+        64 * MIB, "Largest decompressed size of a record batch; a larger one is rejected."
     )
     check_records: bool = setting(
-        False, "Look into the records of every batch, as Kafka does; otherwise on compacted topics only."
+        False, "Check the records of every batch, as Kafka does; otherwise only on compacted topics."
     )
     produce_pipeline: int = setting(
-        32, "Produce requests of one connection that may wait for their sync at once."
+        32, "Produce requests of one connection that may wait for their sync at the same time."
     )
     fetch_max_bytes: int = setting(
-        8 * MIB, "Most bytes in one fetch answer, whatever the client allows; more if it insists (min_bytes)."
+        8 * MIB,
+        "Most bytes in one fetch response, whatever the client allows; more if it insists (min_bytes).",
     )
     fetch_window_bytes: int = setting(
         512 * 1024,
-        "Bytes of a fetch answer held in memory per connection; the broker has four times as many itself.",
+        "Bytes of a fetch response held in memory per connection; the broker itself holds four times that.",
     )
     commit_threads: int = setting(4, "Threads that write and sync; a partition uses one at a time.")
-    receive_timeout_ms: int = setting(30_000, "Time to receive the rest of a request once it began.")
-    idle_timeout_ms: int = setting(600_000, "Connections that moved no byte for this long are closed.")
+    receive_timeout_ms: int = setting(30_000, "Time to receive the rest of a request after its first byte.")
+    idle_timeout_ms: int = setting(600_000, "Connections without traffic for this long are closed.")
     producer_id_expiration_ms: int = setting(
         86_400_000, "Idempotent producers that sent nothing to a partition for this long are forgotten there."
     )
     upkeep_interval_ms: int = setting(10_000, "How often retention and compaction look for work.")
     compaction_map_bytes: int = setting(
-        32 * MIB, "Memory for the keys of a run of compaction, a million; with more it takes several runs."
+        32 * MIB, "Memory for the keys of a compaction run, about a million; more keys take several runs."
     )
     compaction_read_bytes: int = setting(MIB, "Bytes that compaction reads ahead, or one batch.")
     quota_producer_bytes_per_s: int = setting(
-        0, "Bytes a second that each client id may produce, unless it has a quota of its own; 0: no limit."
+        0, "Bytes per second that each client id may produce, unless it has its own quota; 0: no limit."
     )
     quota_consumer_bytes_per_s: int = setting(
-        0, "Bytes a second that each client id may fetch, unless it has a quota of its own; 0: no limit."
+        0, "Bytes per second that each client id may fetch, unless it has its own quota; 0: no limit."
     )
     lag_check_interval_ms: int = setting(
-        5_000, "How often groups are looked at for their lag and for who is about to fall off the log."
+        5_000, "How often groups are checked for their lag and for being about to fall off the log."
     )
     metrics_listen: str = setting(
         "", "Address and port of the HTTP endpoint for /metrics and /health; empty: none."
     )
     metrics_public: bool = setting(
-        False, "Let metrics_listen be beyond loopback, although nobody has to authenticate there."
+        False, "Allow metrics_listen beyond loopback, although it has no authentication."
     )
-    health_min_free_bytes: int = setting(100 * MIB, "With less room on the disk, /health answers 503.")
+    health_min_free_bytes: int = setting(100 * MIB, "With less free disk space, /health answers 503.")
 
     def __post_init__(self) -> None:
         counts = "default_partitions", "max_connections", "produce_pipeline", "commit_threads"
@@ -113,7 +117,7 @@ class BrokerSettings:
         if not (self.authenticate or self.allow_unauthenticated or is_loopback(host)):
             raise ConfigError(
                 f"listen={self.listen!r} is reachable from outside and nobody has to say who they are;"
-                " set authenticate (--authenticate; see docs/security.md), listen on 127.0.0.1,"
+                " set authenticate (--authenticate; see docs/guides/security.md), listen on 127.0.0.1,"
                 " or give --allow-unauthenticated if everybody who can reach it may do everything"
             )
         if bool(self.tls_certificate) != bool(self.tls_key):

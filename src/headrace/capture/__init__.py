@@ -1,16 +1,67 @@
-"""Databases to topics: a Kafka Connect worker, run and watched over from Python.
+"""Databases as streams: every change of a table becomes a record of its topic, exactly once.
 
-`ConnectWorker` runs Connect's distributed herder, without its REST server, in a
-process and a JVM of its own, on whichever log it is told: ours or Kafka. What it
-needs to know again after a crash (connectors, offsets, states) it keeps in three
-compacted topics there, so that a worker that is killed is simply started again.
-Source connectors write records and their own positions in one transaction.
+A `Source` reads one database (`capture.sqlite`, `capture.postgres`, `capture.mysql`); `CaptureRun`
+drives it: it takes a snapshot in chunks while changes go on, and writes everything through a
+`CaptureWriter`, rows and the position after them in one transaction of the log. Whatever is
+killed, the next run goes on from there. `source` says what a reader of another database has
+to promise; `envelope` is Debezium's format of values.
 
-Records never pass through Python. May import `client` and what is below it;
-jpype in the worker's own process only.
+`capture.connect` is the way to databases that only Debezium reads, through Kafka Connect.
+
+May import `client` and what is below it; a database's driver in its own source only.
 """
 
-from headrace.capture.settings import ConnectSettings, worker_properties
-from headrace.capture.worker import ConnectorStatus, ConnectWorker, TaskStatus
+from headrace.capture.catalog import CAPTURES_TOPIC, Catalog, Entry, declare_captures
+from headrace.capture.change import (
+    Change,
+    ChangeBlock,
+    Column,
+    EncodedChanges,
+    Position,
+    Resnapshot,
+    TableSchema,
+    Transaction,
+    one_by_one,
+)
+from headrace.capture.host import CaptureHost
+from headrace.capture.open import absolute_url, describe_table, open_source, sqlite_path
+from headrace.capture.run import CaptureRun
+from headrace.capture.source import Chunk, Lack, Lag, Source, SourceChanged
+from headrace.capture.spec import CaptureSpec, parse_spec
+from headrace.capture.status import Status, TableStatus
+from headrace.capture.writer import CaptureWriter, own_topics, table_topic, transaction_topic
 
-__all__ = ["ConnectSettings", "ConnectWorker", "ConnectorStatus", "TaskStatus", "worker_properties"]
+__all__ = [
+    "CAPTURES_TOPIC",
+    "CaptureHost",
+    "CaptureRun",
+    "CaptureSpec",
+    "CaptureWriter",
+    "Catalog",
+    "Change",
+    "ChangeBlock",
+    "Chunk",
+    "Column",
+    "EncodedChanges",
+    "Entry",
+    "Lack",
+    "Lag",
+    "Position",
+    "Resnapshot",
+    "Source",
+    "SourceChanged",
+    "Status",
+    "TableSchema",
+    "TableStatus",
+    "Transaction",
+    "absolute_url",
+    "declare_captures",
+    "describe_table",
+    "one_by_one",
+    "open_source",
+    "own_topics",
+    "parse_spec",
+    "sqlite_path",
+    "table_topic",
+    "transaction_topic",
+]

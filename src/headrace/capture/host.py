@@ -1,85 +1,197 @@
-"""The process of a Connect worker: `python -m headrace.capture.host`.
+"""Runs captures of a log, each in a thread of its own, and does what the catalog tells them."""
 
-Speaks JSON lines. The first line in says what to start (`{"heap_mb": …,
-"properties": {…}}`), so that secrets are on no command line; the first line out
-says that it is ready, and from then on each line in (`{"call": …, "arguments":
-[…]}`) is answered by one line out (`{"result": …}` or `{"error": …,
-"retriable": …}`). The end of its input, or SIGTERM, ends it in good order: a
-parent that dies takes its worker along.
-"""
+import logging
+import threading
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 
-import json
-import os
-import signal
-import sys
-import time
-from collections.abc import Callable
-from typing import IO, Any
+from headrace.capture.catalog import Catalog, Entry
+from headrace.capture.open import open_source
+from headrace.capture.run import CaptureRun
+from headrace.capture.spec import CaptureSpec
+from headrace.capture.status import Status
+from headrace.capture.writer import CaptureWriter
+from headrace.client import Connection
+from headrace.clock import Clock, SystemClock
+from headrace.errors import FencedError, RetriableError
 
-from headrace.errors import HeadraceError, RetriableError
+__all__ = ["CaptureHost"]
 
-__all__ = ["main"]
+_log = logging.getLogger(__name__)
 
-CALLS = ("put", "remove", "restart", "pause", "resume", "names", "status")
-
-
-def main() -> int:
-    out = _take_stdout()
-    order = json.loads(sys.stdin.readline())
-    signal.signal(signal.SIGTERM, _end)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to act on
-    try:
-        from headrace.capture.herder import Herder, start_jvm
-
-        start_jvm(order["heap_mb"])
-        herder = Herder(order["properties"])
-    except HeadraceError as error:
-        _say(out, _refusal(error))
-        return 1
-    try:
-        herder.start()
-        _wait_until_ready(herder)
-        _say(out, {"result": {"cluster_id": herder.cluster_id()}})
-        _serve({name: getattr(herder, name) for name in CALLS}, out)
-    finally:
-        herder.stop()
-    return 0
+_LOOK_S = 0.25
+_SAY_MS = 2_000
+_ALIVE_MS = 10_000
+_RESTART_MS = 5_000
 
 
-def _take_stdout() -> IO[str]:
-    """The answers' own stream; whatever else prints to standard output goes to standard error."""
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    return answers
+@dataclass(slots=True)
+class _Running:
+    spec: CaptureSpec
+    run: CaptureRun
+    thread: threading.Thread
+    said: Status | None = None
+    said_ms: int = 0
+    latest: Status | None = None
+    resumed: str = ""
+    ended: str | None = None
 
 
-def _end(*_: object) -> None:
-    raise SystemExit(0)
+class CaptureHost:
+    """The captures of these names, or, with none, all that the catalog has, until `stop`.
 
+    A capture that is added, changed or removed there is started, restarted or stopped. One that
+    another process takes over is left to it.
+    """
 
-def _wait_until_ready(herder: Any) -> None:
-    while not herder.is_ready():  # it tells nobody; a herder that cannot get ready ends the process
-        time.sleep(0.02)
+    def __init__(
+        self,
+        connection: Connection,
+        names: Collection[str] = (),
+        *,
+        on_message: Callable[[str], None] = lambda _: None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._connection = connection
+        self._names = frozenset(names)
+        self._on_message = on_message
+        self._clock = clock or SystemClock()
+        self._stopping = threading.Event()
+        self._running: dict[str, _Running] = {}
+        self._fenced: dict[str, CaptureSpec] = {}
+        self._died_ms: dict[str, int] = {}
 
+    def stop(self) -> None:
+        """Makes `run` return once every capture has ended; from any thread or signal handler."""
+        self._stopping.set()
 
-def _serve(calls: dict[str, Callable[..., Any]], out: IO[str]) -> None:
-    for line in sys.stdin:
-        order = json.loads(line)
+    def run(self, on_ready: Callable[[], None] = lambda: None) -> None:
+        """Runs captures until `stop`."""
+        catalog = self._found_catalog()
+        if catalog is None:
+            return
         try:
-            answer = {"result": calls[order["call"]](*order["arguments"])}
-        except HeadraceError as error:
-            answer = _refusal(error)
-        _say(out, answer)
+            self._look(catalog)
+            on_ready()
+            self._name_missing(catalog)
+            while not self._stopping.wait(_LOOK_S):
+                try:
+                    self._look(catalog)
+                except RetriableError as error:
+                    _log.warning("captures: %s", error)
+        finally:
+            for each in self._running.values():
+                each.run.stop()
+            for each in self._running.values():
+                each.thread.join()
+            catalog.close()
 
+    def _found_catalog(self) -> Catalog | None:
+        """The catalog, once the log can be reached; None if it was stopped before that."""
+        said = ""
+        while not self._stopping.is_set():
+            try:
+                return Catalog(self._connection)
+            except RetriableError as error:
+                if str(error) != said:
+                    said = str(error)
+                    self._on_message(f"waiting for the log: {error}")
+                self._stopping.wait(_LOOK_S)
+        return None
 
-def _refusal(error: HeadraceError) -> dict[str, Any]:
-    return {"error": str(error), "retriable": isinstance(error, RetriableError)}
+    def _name_missing(self, catalog: Catalog) -> None:
+        """Says which captures are waited for, since their names may be mistaken."""
+        found = {name for name, each in catalog.entries.items() if each.spec is not None}
+        for name in sorted(self._names - found):
+            there = ", ".join(sorted(found)) or "none"
+            self._on_message(f"no capture {name} yet; waiting for it to be added (the captures are: {there})")
 
+    def _look(self, catalog: Catalog) -> None:
+        """One look at the catalog: starts, stops and switches captures, and says how they are."""
+        wanted = {
+            name: entry for name, entry in catalog.refresh().items() if not self._names or name in self._names
+        }
+        for name in [each for each in self._running if each not in wanted]:
+            self._end(name)
+            catalog.gone(name)
+        for name, entry in wanted.items():
+            assert entry.spec is not None
+            running = self._running.get(name)
+            if running is not None and running.spec != entry.spec:
+                self._end(name)
+                running = None
+            if running is None and self._may_start(entry.spec):
+                running = self._running[name] = self._start(entry.spec, entry)
+            if running is not None and self._is_alive(running):
+                self._switch(running, entry)
+                self._say(catalog, running)
 
-def _say(out: IO[str], answer: dict[str, Any]) -> None:
-    out.write(json.dumps(answer) + "\n")
-    out.flush()
+    def _start(self, spec: CaptureSpec, entry: Entry) -> _Running:
+        writer = CaptureWriter(self._connection, spec.name, partitions=spec.partitions)
+        run = CaptureRun(
+            spec.name,
+            lambda: open_source(spec),
+            writer,
+            outbox=spec.outbox,
+            chunk_rows=spec.chunk_rows,
+            paused=entry.switch.paused,
+            on_status=lambda status: setattr(made, "latest", status),
+        )
+        thread = threading.Thread(target=lambda: self._follow(made), daemon=True)
+        made = _Running(spec, run, thread, resumed=entry.switch.resumed)
+        made.thread.start()
+        return made
 
+    def _follow(self, running: _Running) -> None:
+        """The thread of a capture."""
+        try:
+            running.run.run()
+        except FencedError as error:
+            self._fenced[running.spec.name] = running.spec
+            running.ended = str(error)
+        except Exception as error:
+            _log.exception("capture %s", running.spec.name)
+            running.ended = f"{type(error).__name__}: {error}; it is started again"
 
-if __name__ == "__main__":
-    sys.exit(main())
+    def _may_start(self, spec: CaptureSpec) -> bool:
+        """Not if another process has taken it over, nor right after it died."""
+        if self._fenced.get(spec.name) == spec:
+            return False
+        return self._clock.monotonic_ms() >= self._died_ms.get(spec.name, -_RESTART_MS) + _RESTART_MS
+
+    def _is_alive(self, running: _Running) -> bool:
+        """Whether its thread goes on; says so once if not."""
+        if running.ended is None:
+            return True
+        self._on_message(f"capture {running.spec.name}: {running.ended}")
+        self._died_ms[running.spec.name] = self._clock.monotonic_ms()
+        del self._running[running.spec.name]
+        return False
+
+    def _switch(self, running: _Running, entry: Entry) -> None:
+        if entry.switch.paused and not running.run.is_paused:
+            running.run.pause()
+        if entry.switch.resumed != running.resumed and not entry.switch.paused:
+            running.resumed = entry.switch.resumed
+            running.run.resume()
+        if entry.switch.request and not entry.switch.paused:
+            running.run.resnapshot(entry.switch.tables, request=entry.switch.request)
+
+    def _say(self, catalog: Catalog, running: _Running) -> None:
+        latest, said, now_ms = running.latest, running.said, self._clock.now_ms()
+        if latest is None or latest is said:
+            return
+        changed = said is None or (latest.state, latest.error) != (said.state, said.error)
+        moved = said is None or latest.changes != said.changes or latest.state == "snapshot"
+        if not changed and now_ms - running.said_ms < (_SAY_MS if moved else _ALIVE_MS):
+            return
+        if changed:
+            problem = f": {latest.error}" if latest.state in ("reconnecting", "stopped") else ""
+            self._on_message(f"capture {latest.name}: {latest.state}{problem}")
+        catalog.say(latest.name, latest.to_json())
+        running.said, running.said_ms = latest, now_ms
+
+    def _end(self, name: str) -> None:
+        running = self._running.pop(name)
+        running.run.stop()
+        running.thread.join()

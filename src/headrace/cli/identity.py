@@ -11,10 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
-from headrace.cli.passwords import completed
-from headrace.client.connection import Connection
-from headrace.client.identity import PASSWORD_VARIABLE, SYSTEM, Identity
-from headrace.client.login import MECHANISMS
+from headrace.cli.passwords import complete_identity
+from headrace.client.connect import MECHANISMS, PASSWORD_VARIABLE, SYSTEM, Connection, Identity
 
 __all__ = ["add_identity_options", "connection_to", "identity"]
 
@@ -44,13 +42,13 @@ def _identity(
     password_file: Annotated[
         str | None,
         _option(
-            "password_file", "FILE", f"File that holds the user's password; else {PASSWORD_VARIABLE} counts."
+            "password_file", "FILE", f"File with the user's password. Default: {PASSWORD_VARIABLE}, or ask."
         ),
     ] = None,
     sasl_mechanism: Annotated[
         str | None,
         _option(
-            "sasl_mechanism", "NAME", f"How to log in: {', '.join(MECHANISMS)}. Default: {MECHANISMS[0]}."
+            "sasl_mechanism", "NAME", f"SASL mechanism: {', '.join(MECHANISMS)}. Default: {MECHANISMS[0]}."
         ),
     ] = None,
     tls_ca: Annotated[
@@ -58,15 +56,15 @@ def _identity(
         _option(
             "tls_ca",
             "FILE",
-            f"Certificates to trust the broker by; turns TLS on. `{SYSTEM}`: this machine's.",
+            f"CA certificates to trust; enables TLS. `{SYSTEM}` for this machine's.",
         ),
     ] = None,
     client_certificate: Annotated[
         str | None,
-        _option("client_certificate", "FILE", "Certificate to be known by, with its chain; PEM."),
+        _option("client_certificate", "FILE", "Client certificate with its chain, as PEM."),
     ] = None,
     client_key: Annotated[
-        str | None, _option("client_key", "FILE", "The certificate's private key, without a password; PEM.")
+        str | None, _option("client_key", "FILE", "Private key of the client certificate, unencrypted PEM.")
     ] = None,
 ) -> None:
     """Never run: it only carries the options that others are given."""
@@ -95,7 +93,7 @@ def identity() -> Identity:
     A password is asked for, or read from the input, once. Raises ConfigError if it cannot be
     had, or a file is missing.
     """
-    found = completed(_given.get())
+    found = complete_identity(_given.get())
     _given.set(found)
     return found
 

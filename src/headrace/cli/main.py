@@ -13,18 +13,38 @@ from typing import Annotated, Any
 import typer
 
 from headrace import __version__
-from headrace.cli import access, applications, deadletters, demo, groups, hooks, produce, queues, tail, topics
-from headrace.cli.exit_codes import ExitCode
-from headrace.cli.failures import exit_code
+from headrace.cli.commands import (
+    access,
+    applications,
+    capture,
+    deadletters,
+    demo,
+    entities,
+    follow,
+    forget,
+    groups,
+    hooks,
+    produce,
+    queues,
+    tail,
+    topics,
+    trace,
+    views,
+)
+from headrace.cli.failures import ExitCode, UsageError, print_traceback
 from headrace.cli.identity import add_identity_options
 from headrace.cli.options import Invocation
-from headrace.cli.output import Output, ReaderGoneError
-from headrace.errors import HeadraceError
+from headrace.cli.terminal.output import Output, ReaderGoneError
+from headrace.client.connect import UnreachableError
+from headrace.errors import ConfigError, FencedError, HeadraceError
 
 __all__ = ["app", "main", "run"]
 
+# Other names of commands, for the first word of a command line.
+ALIASES = {"consume": "tail"}
+
 # Typer keeps its parser to itself and exports only this leaf of the parser's errors.
-UsageError: Any = typer.BadParameter.__base__
+ParserError: Any = typer.BadParameter.__base__
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -32,7 +52,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # boxes and type columns leave too little of 80 columns for the words
     help="Headrace: a durable log that speaks Kafka's protocol, and the tools around it.",
-    epilog="The broker to ask is --bootstrap, else HEADRACE_BOOTSTRAP, else 127.0.0.1:9092.",
+    epilog="Commands connect to --bootstrap, or HEADRACE_BOOTSTRAP, or 127.0.0.1:9092.",
 )
 
 
@@ -42,7 +62,7 @@ app = typer.Typer(
 )
 def broker(context: typer.Context) -> int:
     """Run a broker: the log, served over Kafka's protocol."""
-    from headrace.cli.broker import main as serve
+    from headrace.cli.servers.broker import main as serve
 
     return serve(context.args)
 
@@ -52,8 +72,8 @@ def broker(context: typer.Context) -> int:
     context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []},
 )
 def console(context: typer.Context) -> int:
-    """Serve the console: an HTTP API and a page over topics, groups, views and pipelines."""
-    from headrace.cli.console import main as serve
+    """Serve the console: an HTTP API and a web page."""
+    from headrace.cli.servers.console import main as serve
 
     return serve(context.args)
 
@@ -61,15 +81,24 @@ def console(context: typer.Context) -> int:
 app.command("demo")(demo.demo)
 app.command("run")(applications.run)
 app.command("plan")(applications.plan)
+app.command("state")(applications.state)
 app.command("verify")(applications.verify)
+app.command("why")(trace.why)
+app.command("affects")(trace.affects)
 app.command("produce")(produce.produce)
 app.command("tail")(tail.tail)
+app.add_typer(views.app, name="views")
 app.add_typer(topics.app, name="topics")
 app.add_typer(groups.app, name="groups")
 app.add_typer(queues.app, name="queues")
 app.add_typer(deadletters.app, name="deadletters")
 app.add_typer(hooks.app, name="hooks")
 app.command("deliver")(hooks.deliver)
+app.command("serve")(entities.serve)
+app.add_typer(entities.app, name="entity")
+app.command("forget")(forget.forget_subject)
+app.add_typer(capture.app, name="capture")
+app.add_typer(follow.app, name="follow")
 app.add_typer(access.users, name="users")
 app.add_typer(access.acls, name="acls")
 
@@ -83,7 +112,7 @@ def _version(value: bool) -> None:
 @app.callback()
 def root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and leave.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     del version
@@ -100,7 +129,8 @@ def run(arguments: Sequence[str]) -> int:
     try:
         return _invoke(arguments, invocation)
     except HeadraceError as error:
-        return _fail(invocation, str(error), exit_code(error))
+        print_traceback(error, asked=invocation.traceback)
+        return _fail(invocation, str(error), _exit_code(error))
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     except ReaderGoneError:
@@ -114,9 +144,10 @@ def run(arguments: Sequence[str]) -> int:
 def _invoke(arguments: Sequence[str], invocation: Invocation) -> int:
     command: Any = typer.main.get_command(app)
     add_identity_options(command)
+    words = [ALIASES.get(word, word) if place == 0 else word for place, word in enumerate(arguments)]
     try:
-        result = command.main(list(arguments), prog_name="headrace", standalone_mode=False, obj=invocation)
-    except UsageError as error:
+        result = command.main(words, prog_name="headrace", standalone_mode=False, obj=invocation)
+    except ParserError as error:
         return _usage(error, invocation)
     except typer.Abort:
         return ExitCode.INTERRUPTED
@@ -137,6 +168,15 @@ def _usage(error: Any, invocation: Invocation) -> int:
 def _fail(invocation: Invocation, message: str, code: ExitCode) -> int:
     Output(as_json=invocation.as_json).error(message, exit_code=int(code))
     return code
+
+
+def _exit_code(error: HeadraceError) -> ExitCode:
+    """The exit code that a failure ends the command with."""
+    if isinstance(error, UnreachableError):
+        return ExitCode.UNREACHABLE
+    if isinstance(error, FencedError):
+        return ExitCode.FENCED
+    return ExitCode.USAGE if isinstance(error, UsageError | ConfigError) else ExitCode.FAILED
 
 
 def _close_pipe() -> int:

@@ -2,7 +2,7 @@
 
 import sys
 
-from headrace.cli.failures import UsageFaultError
+from headrace.cli.failures import UsageError
 from headrace.errors import RequestError
 
 __all__ = ["require_confirmation"]
@@ -14,8 +14,8 @@ def require_confirmation(consequence: str, name: str) -> None:
     Without a terminal nobody can answer, and so the answer is no.
     """
     if not sys.stdin.isatty():
-        raise UsageFaultError(f"{consequence}; without a terminal to confirm it, add --yes")
-    sys.stderr.write(f"{consequence}. Type {name} to go on: ")
+        raise UsageError(f"{consequence}; there is no terminal to confirm it, so pass --yes")
+    sys.stderr.write(f"{consequence}. Type {name} to confirm: ")
     sys.stderr.flush()
     if sys.stdin.readline().strip() != name:
-        raise RequestError(f"not confirmed, nothing was deleted; type {name} exactly, or add --yes")
+        raise RequestError(f"not confirmed; nothing was deleted. Type {name} exactly, or pass --yes")

@@ -1,16 +1,22 @@
-"""Raw record batches for a range of offsets, from whichever broker leads the partition."""
+"""Raw record batches for a range of offsets, from the brokers that lead the partitions."""
 
 import contextlib
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
-from headrace.client.batches import AbortedTransaction, Runs, batch_sizes, visible_runs
-from headrace.client.brokers import Brokers, check_code
-from headrace.client.channel import Channel
-from headrace.client.connection import Connection
+from headrace.client.batches import (
+    AbortedTransaction,
+    BatchRuns,
+    batch_sizes,
+    bounded_runs,
+    visible_runs,
+)
+from headrace.client.connect.brokers import Brokers, check_code
+from headrace.client.connect.channel import Channel
+from headrace.client.connect.connection import Connection
 from headrace.errors import RequestError, RetriableError
 from headrace.wire import Api, ErrorCode, Fields
 
@@ -24,7 +30,8 @@ LATEST = -1
 _VERSIONS = {Api.METADATA: 12, Api.LIST_OFFSETS: 7, Api.FETCH: 13}
 
 _FETCH_WAIT_MS = 500
-_READ_COMMITTED = 1
+_RUN_BYTES = 64 << 20  # decoded
+_READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +44,7 @@ class TopicLayout:
 
 
 class OffsetsGone(RequestError):  # noqa: N818 - what has happened, not what is wrong
-    """The log no longer, or not yet, has the offset `asked` for; it holds `first` up to `end`."""
+    """The log no longer, or not yet, has the offset that was `asked` for; it holds `first` up to `end`."""
 
     def __init__(self, message: str, *, asked: int, first: int, end: int) -> None:
         super().__init__(message, code=ErrorCode.offset_out_of_range)
@@ -47,16 +54,18 @@ class OffsetsGone(RequestError):  # noqa: N818 - what has happened, not what is 
 
 
 class RawFetcher:
-    """Asks a log for its layout, its offsets and its bytes; sees committed records only.
+    """Fetches the layout, offsets and bytes of topics; sees committed records only.
 
     Synchronous, for one thread. A broker that cannot be reached or is not ready is
-    tried again for `retry_timeout_ms`, with fresh metadata each time; then the last
-    RetriableError comes out. Use as a context manager, or `close` it.
+    retried for `retry_timeout_ms`, with fresh metadata each time; then the last
+    RetriableError is raised. Use it as a context manager, or `close` it.
     """
 
     def __init__(self, connection: Connection, *, max_bytes: int = 8 << 20) -> None:
         self._max_bytes = max_bytes
         self._layouts: dict[str, TopicLayout] = {}
+        self._rack = connection.rack()
+        self._nearer: dict[tuple[str, int], int] = {}  # replicas to read from, by what the leader said
         self._brokers = Brokers(connection, _VERSIONS, forget=self._forget)
         self._asked: tuple[tuple[str, int, int], Channel] | None = None  # ahead, by `fetch`
 
@@ -65,12 +74,18 @@ class RawFetcher:
         self._layouts.pop(topic, None)
         return self._brokers.retrying(lambda: self._layout(topic))
 
-    def offsets(self, topic: str, when: int) -> dict[int, int]:
+    def layouts(self, topics: Iterable[str]) -> dict[str, TopicLayout]:
+        """Several topics as they are now, in one request; without those that are missing or hidden."""
+        wanted = sorted(set(topics))
+        return self._brokers.retrying(lambda: self._ask_layouts(wanted)) if wanted else {}
+
+    def offsets(self, topic: str, when: int, *, committed: bool = True) -> dict[int, int]:
         """An offset of every partition: LATEST (the end of what is committed), EARLIEST, or of a time in ms.
 
-        For a time, it is the first record at or after it; the end where there is none.
+        For a time, that of the first record at or after it, or the end if there is none. With
+        `committed=False`, records that are not committed yet count, too.
         """
-        found = self._brokers.retrying(lambda: self._list_offsets(topic, when))
+        found = self._brokers.retrying(lambda: self._list_offsets(topic, when, committed=committed))
         if when >= 0 and -1 in found.values():
             ends = self.offsets(topic, LATEST)
             found = {partition: ends[partition] if at == -1 else at for partition, at in found.items()}
@@ -86,36 +101,37 @@ class RawFetcher:
         topic_id: uuid.UUID | None = None,
         ahead: bool = False,
     ) -> Iterator[memoryview]:
-        """Runs of whole, checked record batches that hold every visible record from `start` up to `end`.
+        """Runs of whole, checked record batches with every visible record from `start` up to `end`.
 
-        The first and the last batch may reach beyond the range. Raises OffsetsGone if
-        `start` is no longer on the log, RequestError if the topic is not the one of
-        that id: nothing is skipped in silence.
+        A run is bounded by what it takes decoded, however well it is compressed. The first and
+        the last batch may reach beyond the range. Raises OffsetsGone if `start` is no longer on
+        the log, RequestError if the topic does not have that id: nothing is skipped silently.
 
-        With `ahead` the next bytes are asked for before a run is handed out, so that the
-        broker works while the caller does. Best read to the end: whatever else is asked of
-        the fetcher before that costs it its connection, and a moment.
+        With `ahead`, the next bytes are requested before a run is yielded, so that the broker
+        works while the caller does. Read it to the end: any other request before that makes
+        the fetcher reconnect.
         """
         while start < end:
             found = self._brokers.retrying(lambda: self._fetch(topic, partition, start, end, topic_id))  # noqa: B023
             start = found.next_offset
             if ahead and start < end:
                 self._ask_ahead(topic, partition, start)
-            yield from found.runs
+            for run in found.runs:
+                yield from bounded_runs(run, _RUN_BYTES) if found.is_compressed else (run,)
 
     def batch_sizes(
         self, topic: str, starts: Mapping[int, int], max_bytes: int
     ) -> dict[int, list[tuple[int, int, int]]]:
-        """The next record batches of partitions, as (base offset, next offset, bytes of log).
+        """The next record batches of partitions, as (base offset, next offset, decoded size in bytes).
 
-        As many as stand in `max_bytes` of each partition, which need not be all that there
-        are; markers, and what was aborted, count. Partitions that do not have their offset
-        are left out.
+        Those within the next `max_bytes` of each partition's log, which need not be all; markers
+        and aborted records count. Of compressed batches the size is an estimate. Partitions that
+        do not have their offset are left out.
         """
         return self._brokers.retrying(lambda: self._batch_sizes(topic, starts, max_bytes))
 
     def close(self) -> None:
-        """Closes every connection; the fetcher may be used again, and connects anew."""
+        """Closes every connection; the fetcher may be used again, and reconnects."""
         self._brokers.close()
 
     def __enter__(self) -> Self:
@@ -128,6 +144,18 @@ class RawFetcher:
 
     # --- one attempt each ---------------------------------------------------------------------
 
+    def _ask_layouts(self, topics: Sequence[str]) -> dict[str, TopicLayout]:
+        names = [{"topic_id": None, "name": topic} for topic in topics]
+        fields = {"topics": names, "allow_auto_topic_creation": False}
+        answer = self._brokers.ask(self._brokers.any(), Api.METADATA, fields)
+        self._brokers.learn(answer.brokers)
+        found = {}
+        for each in answer.topics:
+            with contextlib.suppress(RequestError, RetriableError):
+                found[each.name] = _read_layout(each.name, each)
+        self._layouts.update(found)
+        return found
+
     def _layout(self, topic: str) -> TopicLayout:
         if topic not in self._layouts:
             fields = {"topics": [{"topic_id": None, "name": topic}], "allow_auto_topic_creation": False}
@@ -136,7 +164,7 @@ class RawFetcher:
             self._layouts[topic] = _read_layout(topic, answer.topics[0])
         return self._layouts[topic]
 
-    def _list_offsets(self, topic: str, when: int) -> dict[int, int]:
+    def _list_offsets(self, topic: str, when: int, *, committed: bool = True) -> dict[int, int]:
         layout = self._layout(topic)
         by_leader: dict[int, list[int]] = {}
         for partition, leader in layout.leaders.items():
@@ -144,7 +172,9 @@ class RawFetcher:
         found: dict[int, int] = {}
         for leader, partitions in by_leader.items():
             wanted = [{"partition_index": each, "timestamp": when} for each in partitions]
-            fields = _LIST_OFFSETS | {"topics": [{"name": topic, "partitions": wanted}]}
+            level = _READ_COMMITTED if committed else _READ_UNCOMMITTED
+            topics = [{"name": topic, "partitions": wanted}]
+            fields = {"replica_id": -1, "isolation_level": level, "topics": topics}
             answer = self._brokers.ask(self._brokers.node(leader), Api.LIST_OFFSETS, fields)
             for each in answer.topics[0].partitions:
                 check_code(each.error_code, f"{topic}-{each.partition_index}: offsets")
@@ -167,7 +197,7 @@ class RawFetcher:
             for data in (each for response in answer.responses for each in response.partitions):
                 if data.error_code != ErrorCode.offset_out_of_range:
                     check_code(data.error_code, f"{topic}-{data.partition_index}")
-                    found[data.partition_index] = list(batch_sizes(memoryview(data.records or b"")))
+                    found[data.partition_index] = batch_sizes(memoryview(data.records or b""))
         return found
 
     def _fetch(
@@ -177,7 +207,7 @@ class RawFetcher:
         start: int,
         end: int,
         topic_id: uuid.UUID | None,
-    ) -> Runs:
+    ) -> BatchRuns:
         layout = self._layout(topic)
         _check_identity(layout, topic_id)
         if partition not in layout.leaders:
@@ -189,25 +219,44 @@ class RawFetcher:
         answer = channel.answer(Api.FETCH, _VERSIONS[Api.FETCH], wait_ms=_FETCH_WAIT_MS)
         check_code(answer.error_code, f"{topic}-{partition}")
         data = answer.responses[0].partitions[0]
+        if self._is_redirected(topic, data):
+            return self._fetch(topic, partition, start, end, topic_id)
         if data.error_code == ErrorCode.offset_out_of_range:
             raise self._out_of_range(topic, partition, start)
         check_code(data.error_code, f"{topic}-{partition}")
         return _progress(data, f"{topic}-{partition}", start, end)
 
     def _ask(self, layout: TopicLayout, partition: int, start: int) -> Channel:
-        channel = self._brokers.node(layout.leaders[partition])
+        node = self._nearer.get((layout.name, partition), layout.leaders[partition])
+        channel = self._brokers.node(node)
         wanted = _wanted(layout, {partition: start}, self._max_bytes)
-        channel.ask(Api.FETCH, _VERSIONS[Api.FETCH], _FETCH | wanted)
+        channel.ask(Api.FETCH, _VERSIONS[Api.FETCH], _FETCH | wanted | {"rack_id": self._rack})
         return channel
 
+    def _is_redirected(self, topic: str, data: Fields) -> bool:
+        """Whether to ask another broker: a replica that the leader names, or the leader itself again.
+
+        A replica may be behind, or not keep what the leader keeps: what it lacks is asked of the leader.
+        """
+        place = topic, data.partition_index
+        if data.preferred_read_replica >= 0 and place not in self._nearer:
+            self._nearer[place] = data.preferred_read_replica
+            return True
+        if place in self._nearer and data.error_code == ErrorCode.offset_out_of_range:
+            del self._nearer[place]
+            self._rack = ""
+            return True
+        return False
+
     def _ask_ahead(self, topic: str, partition: int, start: int) -> None:
-        """Asks, and leaves it to whoever wants the answer to notice that the broker is gone."""
+        """Sends the next request; that the broker is gone is noticed when the response is read."""
         with contextlib.suppress(RetriableError):
             channel = self._ask(self._layout(topic), partition, start)
             self._asked = (topic, partition, start), channel
 
     def _forget(self) -> None:
         self._layouts.clear()
+        self._nearer.clear()
         self._asked = None
 
     def _out_of_range(self, topic: str, partition: int, start: int) -> OffsetsGone:
@@ -223,14 +272,13 @@ class RawFetcher:
         )
 
 
-_LIST_OFFSETS: dict[str, Any] = {"replica_id": -1, "isolation_level": _READ_COMMITTED}
 _FETCH: dict[str, Any] = {
     "replica_id": -1,
     "max_wait": _FETCH_WAIT_MS,
     "min_bytes": 1,
     "isolation_level": _READ_COMMITTED,
     "session_id": 0,
-    "session_epoch": -1,  # no fetch session: each request says everything
+    "session_epoch": -1,  # no fetch session: each request is complete
 }
 _FETCH_PARTITION: dict[str, Any] = {
     "current_leader_epoch": -1,
@@ -240,7 +288,7 @@ _FETCH_PARTITION: dict[str, Any] = {
 
 
 def _wanted(layout: TopicLayout, starts: Mapping[int, int], max_bytes: int) -> dict[str, Any]:
-    """What a fetch says of the partitions and their first offsets; `max_bytes` is for each of them."""
+    """The part of a fetch request that names partitions and their offsets; `max_bytes` is per partition."""
     wanted = [
         _FETCH_PARTITION | {"partition": each, "fetch_offset": start, "partition_max_bytes": max_bytes}
         for each, start in starts.items()
@@ -268,13 +316,13 @@ def _check_identity(layout: TopicLayout, topic_id: uuid.UUID | None) -> None:
     if topic_id is not None and layout.id != topic_id:
         raise RequestError(
             f"topic {layout.name!r} was deleted and created again (id {topic_id}, now {layout.id}): "
-            "offsets of the old one mean nothing on the new. Start anew, with an empty checkpoint",
+            "the offsets of the old one are meaningless on the new. Start over, with an empty checkpoint",
             code=ErrorCode.inconsistent_topic_id,
         )
 
 
-def _progress(data: Fields, where: str, start: int, end: int) -> Runs:
-    """The runs of a fetch; RetriableError if it brought nothing although the range is not at its end."""
+def _progress(data: Fields, where: str, start: int, end: int) -> BatchRuns:
+    """The runs of a fetch; RetriableError if it returned nothing although the range has not ended."""
     aborted = [
         AbortedTransaction(each.producer_id, each.first_offset) for each in data.aborted_transactions or ()
     ]

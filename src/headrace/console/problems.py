@@ -63,6 +63,13 @@ class ProblemError(RequestError):
         super().__init__(detail)
         self.problem = Problem(status=status, detail=detail, next_step=next_step, **fields)
 
+    @classmethod
+    def of(cls, problem: Problem) -> "ProblemError":
+        """To be raised with a problem that is there."""
+        error = cls(problem.status, problem.detail)
+        error.problem = problem
+        return error
+
 
 def problem_of(error: HeadraceError) -> Problem:
     """The problem that an error is answered with."""
@@ -128,14 +135,14 @@ _KINDS = {
 }
 
 _NEXT = {
-    401: "send Authorization: Bearer TOKEN, or log in; tokens are made by `headrace console token add`",
-    403: "ask an administrator for a token with the role that this needs",
-    404: "correct the name; GET /v1 lists what there is",
+    401: "send Authorization: Bearer TOKEN, or log in; create a token with `headrace console token add`",
+    403: "ask an administrator for a token with the required role",
+    404: "check the name; GET /v1 lists all paths",
     405: "use one of the methods in the Allow header",
     413: "send less at once",
     415: "send JSON, with Content-Type: application/json",
-    500: "look for the incident in the console's messages, and report it",
-    502: "see the broker's messages for the damaged range; records around it stay readable",
-    503: "try again in a moment; if it stays so, look whether the log and its address are right",
-    507: "make room on the disk, then try again",
+    500: "look up the incident in the console's log, and report it",
+    502: "see the broker's log for the damaged range; the records around it can still be read",
+    503: "try again in a moment; if the problem persists, check that the broker runs at that address",
+    507: "free up disk space, then try again",
 }

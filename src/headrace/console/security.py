@@ -26,7 +26,7 @@ __all__ = [
     "Principal",
     "Role",
     "presented_token",
-    "refusal_by_page",
+    "refusal_by_origin",
     "refusal_by_role",
 ]
 
@@ -114,10 +114,10 @@ def _name(host: str) -> str | None:
     return parts.hostname
 
 
-def refusal_by_page(
+def refusal_by_origin(
     *, hosts: Hosts, headers: Mapping[str, str], principal: Principal, changes: bool, websocket: bool
 ) -> Problem | None:
-    """Why a request must not be served, whoever sent it; None if nothing speaks against it.
+    """Why a request must not be served, no matter who sent it; None if nothing speaks against it.
 
     `headers` have names in small letters.
     """
@@ -125,8 +125,8 @@ def refusal_by_page(
     if not hosts.allows(host):
         return Problem(
             status=421,
-            detail=f"this console is not called {host!r}",
-            next_step="use the address it printed, or start it with --allow-host NAME",
+            detail=f"this console does not serve the host {host!r}",
+            next_step="use the address that it printed, or start it with --allow-host NAME",
         )
     if not (changes or websocket):
         return None
@@ -135,16 +135,16 @@ def refusal_by_page(
         return Problem(
             status=403,
             kind="foreign-origin",
-            detail=f"a page of another site ({origin or site}) may not do this",
-            next_step="use the console's own page, or a program with a bearer token",
+            detail=f"a page from another site ({origin or site}) may not send this request",
+            next_step="use the console's own page, or send a bearer token from a program",
         )
     from_page = origin is not None or site is not None
     if changes and from_page and not principal.by_token and headers.get(REQUEST_HEADER) != "1":
         return Problem(
             status=403,
             kind="no-request-header",
-            detail="a change from a browser needs the header Headrace-Request: 1",
-            next_step="send it; only pages of this console's own address can",
+            detail="changes from a browser need the header Headrace-Request: 1",
+            next_step="send this header; only the console's own pages can",
         )
     return None
 
@@ -162,13 +162,13 @@ def refusal_by_role(principal: Principal, needed: Role) -> Problem | None:
     if principal.role == Role.NOBODY:
         return Problem(
             status=401,
-            detail="this needs a login",
+            detail="this request needs a login",
             headers={"WWW-Authenticate": 'Bearer realm="headrace"'},
         )
     return Problem(
         status=403,
         detail=f"{principal.name} has the role {principal.role.name.lower()}; "
-        f"this needs {needed.name.lower()}",
+        f"this request needs the role {needed.name.lower()}",
     )
 
 

@@ -21,7 +21,7 @@ from headrace.clock import Clock, SystemClock
 from headrace.console.security import NOBODY, Principal, Role
 from headrace.errors import ConfigError, RequestError
 
-__all__ = ["Credential", "UsersFile", "add_token", "read_users", "remove_token"]
+__all__ = ["StoredToken", "UsersFile", "add_token", "read_users", "remove_token"]
 
 FORMAT = 1
 _PREFIX = "hr_"
@@ -30,7 +30,7 @@ _LOOK_AGAIN_MS = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Credential:
+class StoredToken:
     """One token as the file has it: whose, what they may do, and its hash."""
 
     name: str
@@ -39,21 +39,21 @@ class Credential:
     created_at: str
 
 
-def read_users(path: Path) -> tuple[Credential, ...]:
+def read_users(path: Path) -> tuple[StoredToken, ...]:
     """The credentials of a file; none if it is missing. Raises ConfigError if it is no such file."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         if data["format"] != FORMAT:
             raise ValueError(f"format {data['format']}")
-        found = tuple(Credential(**each) for each in data["tokens"])
+        found = tuple(StoredToken(**each) for each in data["tokens"])
         for each in found:
             Role[each.role.upper()]
     except FileNotFoundError:
         return ()
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(
-            f"{path} is no file of tokens ({type(error).__name__}: {error}); "
-            "make one with `headrace console token add`"
+            f"{path} is not a token file ({type(error).__name__}: {error}); "
+            "create one with `headrace console token add`"
         ) from None
     return found
 
@@ -61,12 +61,12 @@ def read_users(path: Path) -> tuple[Credential, ...]:
 def add_token(path: Path, name: str, role: str) -> str:
     """Makes a token for a new name and returns it; it cannot be read back later."""
     if not _NAME.fullmatch(name):
-        raise RequestError(f"{name!r} is no name for a token: use letters, digits, '.', '_', '@' and '-'")
+        raise RequestError(f"{name!r} is not a valid name: use letters, digits, '.', '_', '@' and '-'")
     known = read_users(path)
     if any(each.name == name for each in known):
-        raise RequestError(f"there is a token for {name!r} already; remove it first, or choose another name")
+        raise RequestError(f"{name!r} already has a token; remove it first, or choose another name")
     token = _PREFIX + secrets.token_urlsafe(32)
-    made = Credential(
+    made = StoredToken(
         name=name, role=role, sha256=_hashed(token), created_at=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
     )
     _write(path, [*known, made])
@@ -79,7 +79,7 @@ def remove_token(path: Path, name: str) -> None:
     kept = [each for each in known if each.name != name]
     if len(kept) == len(known):
         names = ", ".join(each.name for each in known) or "none"
-        raise RequestError(f"there is no token for {name!r} in {path}; there is: {names}")
+        raise RequestError(f"there is no token for {name!r} in {path}; the users are: {names}")
     _write(path, kept)
 
 
@@ -111,7 +111,7 @@ class UsersFile:
                 self._principals, self._stamp = _principals(read_users(self._path)), stamp
 
 
-def _principals(credentials: Iterable[Credential]) -> dict[str, Principal]:
+def _principals(credentials: Iterable[StoredToken]) -> dict[str, Principal]:
     return {each.sha256: Principal(each.name, Role[each.role.upper()]) for each in credentials}
 
 
@@ -127,7 +127,7 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
-def _write(path: Path, credentials: list[Credential]) -> None:
+def _write(path: Path, credentials: list[StoredToken]) -> None:
     """Replaces the file in one step; only its owner may read it."""
     data: dict[str, Any] = {"format": FORMAT, "tokens": [asdict(each) for each in credentials]}
     beside = path.with_name(f".{path.name}.new")

@@ -28,7 +28,9 @@ class Workers:
     async def run(self, call: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         """What the call returns or raises."""
         if self._under_way >= self._most:
-            raise RetriableError(f"{self._under_way} calls wait for the log or a disk already; try again")
+            raise RetriableError(
+                f"{self._under_way} requests are already waiting for the log or a disk; try again"
+            )
         self._under_way += 1
         future = self._executor.submit(call, *arguments, **named)
         loop = asyncio.get_running_loop()

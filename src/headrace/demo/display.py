@@ -1,4 +1,4 @@
-"""What the demonstration says while it runs, for people or for programs; may be called from any thread."""
+"""The output of the demo, for people or for programs; may be used from any thread."""
 
 import json
 import sys
@@ -11,16 +11,16 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from headrace.demo.judging import OUTCOMES, ViewVerdict
+from headrace.demo.checks import OUTCOMES, ViewVerdict
 
-__all__ = ["Display", "Pace"]
+__all__ = ["Display", "ViewSpeed"]
 
 _COLUMNS = ("rows", "on time", "corrected", "dropped", "filtered", "dead letters")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
-    """How quick a view was: events a second since its query runs, and seconds from the log into the view."""
+class ViewSpeed:
+    """Events per second since the query started, and seconds from the log into the view."""
 
     events_per_s: float
     median_s: float | None
@@ -28,7 +28,7 @@ class Pace:
 
 
 class Display:
-    """Lines with the seconds since the start, and a table at the end; with `as_json`, one object a line."""
+    """Lines with the seconds since the start, and a table at the end; with `as_json`, one object per line."""
 
     def __init__(self, *, as_json: bool = False) -> None:
         self._began = time.monotonic()
@@ -42,7 +42,7 @@ class Display:
         return time.monotonic() - self._began
 
     def say(self, text: str, event: str = "message", **fields: Any) -> None:
-        """One line; programs get the event and its fields beside the text."""
+        """One line; programs also get the event and its fields."""
         with self._lock:
             if self._as_json:
                 self._write({"seconds": round(self.seconds, 2), "event": event, "text": text, **fields})
@@ -50,7 +50,7 @@ class Display:
                 self._console.print(f"{self.seconds:6.1f} s  {text}", markup=False, soft_wrap=True)
 
     def block(self, lines: Iterable[str], event: str) -> None:
-        """Lines that belong together, under one time."""
+        """Lines that belong together, with one time."""
         listed = list(lines)
         if not listed:
             return
@@ -62,40 +62,42 @@ class Display:
             for line in listed[1:]:
                 self._console.print(f"          {line}", markup=False, soft_wrap=True)
 
-    def verdicts(self, verdicts: Sequence[ViewVerdict], paces: Mapping[str, Pace]) -> None:
+    def verdicts(self, verdicts: Sequence[ViewVerdict], speeds: Mapping[str, ViewSpeed]) -> None:
         """The table of results."""
         with self._lock:
             if self._as_json:
-                self._write({"event": "table", "views": [_data(each, paces[each.view]) for each in verdicts]})
+                self._write(
+                    {"event": "table", "views": [_data(each, speeds[each.view]) for each in verdicts]}
+                )
             else:
-                self._console.print(_table(verdicts, paces))
+                self._console.print(_table(verdicts, speeds))
 
     def _write(self, data: Mapping[str, Any]) -> None:
         sys.stdout.write(json.dumps(data) + "\n")
         sys.stdout.flush()
 
 
-def _data(verdict: ViewVerdict, pace: Pace) -> dict[str, Any]:
+def _data(verdict: ViewVerdict, speed: ViewSpeed) -> dict[str, Any]:
     return {
         "view": verdict.view,
         "rows": verdict.rows,
-        **{name: verdict.books.get(name, 0) for name in OUTCOMES},
-        "events_per_s": round(pace.events_per_s, 1),
-        "freshness_s": pace.median_s,
-        "freshness_worst_s": pace.worst_s,
+        **{name: verdict.counters.get(name, 0) for name in OUTCOMES},
+        "events_per_s": round(speed.events_per_s, 1),
+        "freshness_s": speed.median_s,
+        "freshness_worst_s": speed.worst_s,
         "different": verdict.different,
         "failure": verdict.failure,
     }
 
 
-def _table(verdicts: Sequence[ViewVerdict], paces: Mapping[str, Pace]) -> Table:
+def _table(verdicts: Sequence[ViewVerdict], speeds: Mapping[str, ViewSpeed]) -> Table:
     table = Table("view", box=None, pad_edge=False)
     for name in (*_COLUMNS, "events/s", "freshness", "worst", "verdict"):
         table.add_column(name, justify="right")
     for each in verdicts:
-        pace = paces[each.view]
-        counts = [f"{each.books.get(name, 0):,}" for name in OUTCOMES]
-        times = [f"{pace.events_per_s:,.0f}", _seconds(pace.median_s), _seconds(pace.worst_s)]
+        speed = speeds[each.view]
+        counts = [f"{each.counters.get(name, 0):,}" for name in OUTCOMES]
+        times = [f"{speed.events_per_s:,.0f}", _seconds(speed.median_s), _seconds(speed.worst_s)]
         word = _word(each)
         table.add_row(each.view, f"{each.rows:,}", *counts, *times, word)
     return table

@@ -1,4 +1,4 @@
-"""What is in the shop's views right now, as lines for a terminal."""
+"""The current contents of the shop's views, as lines for a terminal."""
 
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -22,12 +22,16 @@ def headlines(store: ViewStore, now: datetime) -> Iterator[str]:
         _searches,
         _failed_payments,
         _visits,
+        _orders_of_customers,
+        _abandoned_searches,
+        _customers_per_tier,
+        _timelines,
     )
     return filter(None, (line(store, now) for line in lines))
 
 
 def correction(change: Change) -> str:
-    """A published result that was taken back and put right."""
+    """A published result that has been corrected."""
     was = "nothing" if change.before is None else f"{change.before['revenue']:,.2f}"
     now = "nothing" if change.after is None else f"{change.after['revenue']:,.2f}"
     minute = str(change.key["window_start"])[11:16]
@@ -42,7 +46,7 @@ def _revenue(store: ViewStore, now: datetime) -> str:
 
 
 def _best_sellers(store: ViewStore, now: datetime) -> str:
-    """Of the ten minutes that end with the present one."""
+    """Of the ten minutes that end with the current one."""
     rows = _rows(store, "best_sellers", "window_end", first=Condition("window_end", ">", now))
     rows = _of_first(rows)
     rows.sort(key=lambda row: -row["sold"])
@@ -67,6 +71,33 @@ def _visits(store: ViewStore, now: datetime) -> str:
     del now
     rows = _rows(store, "visits", "window_end", descending=True)
     return _line(rows, "visits that ended", lambda row: f"{row['visitor']} {row['pages']:,} pages")
+
+
+def _orders_of_customers(store: ViewStore, now: datetime) -> str:
+    before = Condition("placed_at", "<=", now)
+    rows = _rows(store, "orders_of_customers", "placed_at", descending=True, first=before)
+    return _line(rows, "orders of customers", lambda row: f"{row['tier'] or 'unknown'} {row['amount']:,.2f}")
+
+
+def _abandoned_searches(store: ViewStore, now: datetime) -> str:
+    before = Condition("searched_at", "<=", now)
+    rows = _rows(store, "abandoned_searches", "searched_at", descending=True, first=before)
+    return _line(rows, "searches that led to nothing", lambda row: f"{row['visitor']} {row['term']}")
+
+
+def _customers_per_tier(store: ViewStore, now: datetime) -> str:
+    del now
+    rows = _rows(store, "customers_per_tier", "customers", descending=True)
+    return _line(rows, "customers by tier", lambda row: f"{row['tier']} {row['customers']:,}")
+
+
+def _timelines(store: ViewStore, now: datetime) -> str:
+    """Of the first member, whoever that is."""
+    del now
+    rows = _rows(store, "timelines", "follower")
+    rows = [row for row in rows if row["follower"] == rows[0]["follower"]]
+    title = f"timeline of {rows[0]['follower']}" if rows else ""
+    return _line(rows, title, lambda row: f"{row['author']}: {row['text']}")
 
 
 def _line(rows: Rows, title: str, show: Callable[[dict[str, Any]], str]) -> str:

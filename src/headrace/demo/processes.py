@@ -1,4 +1,4 @@
-"""Processes that are kept alive: started again when they die, and ended with this one whatever happens."""
+"""Supervised processes: restarted when they die, and ended with this one whatever happens."""
 
 import contextlib
 import json
@@ -11,25 +11,26 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from headrace.app.processes import error_in
 from headrace.errors import RequestError
 
-__all__ = ["Keeper", "KeptProcess"]
+__all__ = ["SupervisedProcess", "Supervisor"]
 
 Line = dict[str, Any]
 
 _CHECK_S = 0.2
 _END_S = 60
-_MAX_FRUITLESS = 3
+_MAX_FRUITLESS_STARTS = 3
 _REFUSED = 2  # the exit code of `headrace` when a setting is wrong, or a checkpoint does not fit
 
 
-class KeptProcess:
-    """One process: `on_line` gets every JSON object that it prints, from a thread.
+class SupervisedProcess:
+    """One process: every JSON object that it prints is passed to `on_line`, from a thread.
 
-    It runs in a session of its own, so that Ctrl-C reaches the parent alone, which then
-    ends its children in order; its standard input is a pipe from here, whose end tells it
-    to end. What it says on stderr goes to the file `messages`. A process that died three
-    times in a row without a line that `is_fruit`, or refused to run, is not started again.
+    It runs in a session of its own, so that Ctrl-C reaches only the parent, which then stops
+    its children in order; its standard input is a pipe, which is closed to stop it. Its stderr
+    goes to the file `messages`. A process that dies three times in a row without a line that
+    `is_progress`, or that refuses to run, is not restarted.
     """
 
     def __init__(
@@ -39,7 +40,7 @@ class KeptProcess:
         *,
         messages: Path,
         on_line: Callable[[Line], None],
-        is_fruit: Callable[[Line], bool] = lambda _: True,
+        is_progress: Callable[[Line], bool] = lambda _: True,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self.name = name
@@ -48,8 +49,8 @@ class KeptProcess:
         self._messages = messages
         self._environment = {**os.environ, **(environment or {})}
         self._on_line = on_line
-        self._is_fruit = is_fruit
-        self._fruitless = 0
+        self._is_progress = is_progress
+        self._fruitless_starts = 0
         self._lock = threading.Lock()
         self._ended = False
         self._start()
@@ -59,46 +60,46 @@ class KeptProcess:
         return self._process.pid
 
     def check(self) -> str | None:
-        """Starts it again if it died, and says so; raises RequestError when that is of no use any more."""
+        """Restarts it if it has died, and says so; raises RequestError once that has become useless."""
         with self._lock:
             if self._ended or not self._has_exited():
                 return None
-            self._bury()
-            self._fruitless += 1
+            self._reap()
+            self._fruitless_starts += 1
             how = self._how_it_ended()
-            if self._fruitless >= _MAX_FRUITLESS or self._process.returncode == _REFUSED:
+            if self._fruitless_starts >= _MAX_FRUITLESS_STARTS or self._process.returncode == _REFUSED:
                 self._ended = True
-                raise RequestError(f"{self.name} does not run: {how}")
+                raise RequestError(f"{self.name} keeps failing: {how}")
             self._start()
             self.restarts += 1
-            return f"{self.name} had died ({how}) and was started again (process {self.pid})"
+            return f"{self.name} died ({how}) and was restarted (process {self.pid})"
 
     def finish(self, timeout_s: float = _END_S) -> int:
-        """Closes its input and waits for it to end by itself, which it must not be kept from: its exit code.
+        """Closes its input and waits for it to end by itself; returns its exit code.
 
-        Every line it printed has been given to `on_line` by then.
+        Every line it printed has been passed to `on_line` by then.
         """
-        self._let_go()
+        self._stop_restarting()
         self._close_input()
         return self._wait(timeout_s)
 
     def end(self, timeout_s: float = _END_S) -> None:
-        """Tells it to stop, and insists if it does not; harmless when repeated."""
-        self._let_go()
+        """Stops it, or kills it if it does not stop; harmless when repeated."""
+        self._stop_restarting()
         self._process.terminate()
         self._close_input()
         self._wait(timeout_s)
 
-    def last_words(self) -> str:
-        """The last line of what it said on stderr."""
+    def last_message(self) -> str:
+        """The last line of its stderr."""
         with contextlib.suppress(FileNotFoundError):
             said = self._messages.read_text(errors="replace").strip()
             if said:
-                return _error_in(said.rpartition("\n")[2])
-        return "it left no message"
+                return error_in(said.rpartition("\n")[2])
+        return "no message"
 
-    def _let_go(self) -> None:
-        """It is not started again from here on; and nobody who checks on it has to wait for its end."""
+    def _stop_restarting(self) -> None:
+        """No more restarts; `check` then returns at once, without waiting for the process to end."""
         with self._lock:
             self._ended = True
 
@@ -121,22 +122,22 @@ class KeptProcess:
             for line in lines:
                 try:
                     said = json.loads(line)
-                except ValueError:  # a library that talks; beside the other messages it does no harm
+                except ValueError:  # output of a library, kept with the other messages
                     with self._messages.open("ab") as messages:
                         messages.write(line)
                     continue
-                if self._is_fruit(said):
-                    self._fruitless = 0
+                if self._is_progress(said):
+                    self._fruitless_starts = 0
                 self._on_line(said)
 
     def _has_exited(self) -> bool:
-        """Without taking leave of it: until then its number, which is also its group's, is nobody else's."""
+        """Without reaping it: until then its process id, which is also its group's, cannot be reused."""
         if self._process.returncode is not None:
             return True
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
 
-    def _bury(self) -> None:
-        """Whatever it had started goes with it at once, before a successor opens the same files."""
+    def _reap(self) -> None:
+        """Reaps it, and kills what it had started, before a successor opens the same files."""
         if self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
@@ -148,7 +149,7 @@ class KeptProcess:
         deadline = time.monotonic() + timeout_s
         while not self._has_exited() and time.monotonic() < deadline:
             time.sleep(_CHECK_S / 10)
-        self._bury()
+        self._reap()
         return self._process.returncode
 
     def _close_input(self) -> None:
@@ -158,21 +159,13 @@ class KeptProcess:
 
     def _how_it_ended(self) -> str:
         code = self._process.returncode
-        return f"signal {-code}" if code < 0 else f"exit code {code}: {self.last_words()}"
+        return f"signal {-code}" if code < 0 else f"exit code {code}: {self.last_message()}"
 
 
-def _error_in(line: str) -> str:
-    """The text of an error that was written as JSON, or the line as it is."""
-    try:
-        return str(json.loads(line)["error"])
-    except (ValueError, KeyError, TypeError):
-        return line
+class Supervisor:
+    """Checks child processes from a thread, so that they are restarted while the main thread waits.
 
-
-class Keeper:
-    """Checks on children, from a thread, so that whoever waits for one of them does not keep it dead.
-
-    `checks` say what they did, if anything; an error of theirs is raised by `wait`.
+    A check returns a message if it did anything; its error is raised by `wait`.
     """
 
     def __init__(self, say: Callable[[str], None]) -> None:
@@ -180,11 +173,11 @@ class Keeper:
         self._checks: list[Callable[[], str | None]] = []
         self._stopping = threading.Event()
         self._error: Exception | None = None
-        self._thread = threading.Thread(target=self._watch, name="keeper", daemon=True)
+        self._thread = threading.Thread(target=self._watch, name="supervisor", daemon=True)
         self._thread.start()
 
     def add(self, check: Callable[[], str | None]) -> None:
-        """From now on, look after this one too."""
+        """Adds a check."""
         self._checks.append(check)
 
     def wait(self, seconds: float) -> None:
@@ -194,7 +187,7 @@ class Keeper:
             raise self._error
 
     def stop(self) -> None:
-        """Nothing is started again from now on; harmless when repeated."""
+        """Nothing is restarted from now on; harmless when repeated."""
         self._stopping.set()
         self._thread.join()
 

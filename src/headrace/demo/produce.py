@@ -1,12 +1,12 @@
 """The traffic's process: a Kafka client that sends the shop's events until its standard input closes.
 
 It begins with the shop's last minutes, so that there is something to see at once, and then
-keeps to the clock. Killed and started again, it goes on where the log ends; events that
-were not acknowledged by then never happened.
+sends in real time. Killed and restarted, it continues where the log ends; events that were not
+acknowledged by then never happened.
 
-It prints one JSON document a line: {"pid": n, "acknowledged": {topic: n}, "faults":
-{fault: n}, "failed": n, "behind_s": x}, about once a second and at the end, when nothing is
-under way any more. It ends with its parent, whose end closes the input.
+It prints one JSON document per line: {"pid": n, "acknowledged": {topic: n}, "faults":
+{fault: n}, "failed": n, "behind_s": x}, about once a second and at the end, when nothing is in
+flight any more. It ends with its parent, whose end closes the input.
 """
 
 import argparse
@@ -26,13 +26,13 @@ from confluent_kafka import KafkaError, Message, TopicPartition
 from confluent_kafka import admin as kafka_admin
 
 from headrace.client import Connection, Identity, admin, producer
+from headrace.client.topics import TopicSettings, ensure_topics
 from headrace.config import load
-from headrace.demo.traffic import TOPICS, Event, beginning, slot_at, traffic
-from headrace.views.topics import TopicSettings, create_topics
+from headrace.demo.traffic import TOPICS, ShopEvent, beginning, slot_at, traffic
 
 __all__ = ["main"]
 
-_kafka: Any = kafka_admin  # its vocabulary is not exported to type checkers
+_kafka: Any = kafka_admin  # its types are not exported to type checkers
 PARTITIONS = 2
 _SLICE_S = 0.05
 _MAX_SLICE = 2_000
@@ -40,14 +40,14 @@ _FLUSH_S = 120
 
 
 class Acknowledged:
-    """Counts what the log acknowledged; what failed is counted apart."""
+    """Counts what the log acknowledged and, separately, what failed."""
 
     def __init__(self) -> None:
         self.topics: Counter[str] = Counter()
         self.faults: Counter[str] = Counter()
         self.failed = 0
 
-    def on_delivery(self, event: Event, error: KafkaError | None, _: Message) -> None:
+    def on_delivery(self, event: ShopEvent, error: KafkaError | None, _: Message) -> None:
         if error is not None:
             self.failed += 1
             print(f"not delivered: {error}", file=sys.stderr)
@@ -68,18 +68,18 @@ def main() -> int:
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--history-seconds", type=float, required=True)
     given = parser.parse_args()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to end
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to stop
     connection = Connection(
         bootstrap_servers=given.bootstrap, client_id="demo-shop", **load(Identity).identity_fields()
     )
-    create_topics(connection, {topic: TopicSettings(partitions=PARTITIONS) for topic in TOPICS})
+    ensure_topics(connection, {topic: TopicSettings(partitions=PARTITIONS) for topic in TOPICS})
     history = timedelta(seconds=given.history_seconds)
     begin = beginning(datetime.now(UTC), _last_time(connection), history)
     return _send_all(connection, given.seed, given.rate, slot_at(begin, given.rate) + 1)
 
 
 def _last_time(connection: Connection) -> datetime:
-    """The newest record's time; the epoch if there is none."""
+    """The timestamp of the newest record; the epoch if there is none."""
     client = admin(connection)
     timeout_s = connection.retry_timeout_ms / 1000
     known = client.list_topics(timeout=timeout_s).topics
@@ -90,7 +90,7 @@ def _last_time(connection: Connection) -> datetime:
 
 
 def _send_all(connection: Connection, seed: int, rate: int, slot: int) -> int:
-    """Sends what happens in every slot once its time has come."""
+    """Sends the events of every slot when its time has come."""
     done = Acknowledged()
     client = producer(connection, enable_idempotence=True, linger_ms=50)
     slots = traffic(seed, rate, slot)
@@ -112,7 +112,7 @@ def _send_all(connection: Connection, seed: int, rate: int, slot: int) -> int:
 
 
 def _flush(client: Any, parent: int) -> None:
-    """Waits for what is under way, unless the parent is gone: so is the log then."""
+    """Waits for records in flight, unless the parent is gone: then the log is gone, too."""
     deadline = time.monotonic() + _FLUSH_S
     while client.flush(1) and os.getppid() == parent and time.monotonic() < deadline:
         pass
@@ -127,7 +127,7 @@ def _input_closed(wait_s: float) -> bool:
     return bool(ready)
 
 
-def _send(client: Any, event: Event, done: Acknowledged) -> None:
+def _send(client: Any, event: ShopEvent, done: Acknowledged) -> None:
     on_delivery = partial(done.on_delivery, event)
     while True:
         try:

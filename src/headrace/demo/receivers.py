@@ -1,6 +1,6 @@
-"""Who is told of large orders in the demonstration: a webhook's receiver and a mail server, on loopback.
+"""The receivers of the demo's hooks: a webhook endpoint and a mail server, on loopback.
 
-Both answer as real ones would, check what they get, and count it. They keep nothing.
+Both respond as real ones would, check what they receive, and count it. They store nothing.
 """
 
 import base64
@@ -13,7 +13,7 @@ from email import message_from_bytes
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from headrace.direct.signing import parse_secrets, signature
+from headrace.hooks.send import parse_secrets, signature
 
 __all__ = ["Arrived", "Receivers"]
 
@@ -23,7 +23,7 @@ _MAX_AGE_S = 300
 
 
 class Arrived:
-    """Ids of what arrived; a delivery that was repeated is the same one. From any thread."""
+    """The ids of what has arrived; repeated deliveries count once. Any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -50,7 +50,7 @@ class Receivers:
     def __init__(self) -> None:
         self.webhooks, self.mails = Arrived(), Arrived()
         self._secret = f"whsec_{base64.b64encode(secrets.token_bytes(32)).decode()}"
-        keys = parse_secrets(self._secret, "the demonstration's secret")
+        keys = parse_secrets(self._secret, "the demo's secret")
         self._http = ThreadingHTTPServer((_LOOPBACK, 0), _webhook_handler(self.webhooks, keys))
         self._smtp = _MailServer((_LOOPBACK, 0), _mail_handler(self.mails))
         self._servers: tuple[socketserver.BaseServer, ...] = (self._http, self._smtp)
@@ -59,7 +59,7 @@ class Receivers:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Where the application finds them (`shop.py` refers to these names)."""
+        """The variables with which the application finds them (`shop.py` refers to these names)."""
         return {
             "SHOP_WEBHOOK_URL": f"http://{_LOOPBACK}:{self._http.server_port}/large-orders",
             "SHOP_WEBHOOK_SECRET": self._secret,
@@ -95,13 +95,13 @@ def _webhook_handler(arrived: Arrived, keys: tuple[bytes, ...]) -> type[BaseHTTP
             self.end_headers()
 
         def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002 - its name there
-            """Nothing is said of a request."""
+            """Requests are not logged."""
 
     return Handler
 
 
 def _is_signed(headers: Any, body: bytes, keys: tuple[bytes, ...], now_s: float) -> bool:
-    """Whether the sender knows the secret, and sent this just now."""
+    """Whether the sender knows the secret, and has just sent this."""
     message_id, timestamp = headers.get("webhook-id"), headers.get("webhook-timestamp", "")
     given = headers.get("webhook-signature", "").split()
     if not message_id or not timestamp.isdecimal() or abs(now_s - int(timestamp)) > _MAX_AGE_S:
@@ -120,12 +120,12 @@ class _MailServer(socketserver.ThreadingTCPServer):
 
 def _mail_handler(arrived: Arrived) -> type[socketserver.StreamRequestHandler]:
     class Handler(socketserver.StreamRequestHandler):
-        """As much of SMTP as a client needs that hands in mail (RFC 5321, without extensions)."""
+        """As much of SMTP as a client needs to submit mail (RFC 5321, without extensions)."""
 
         timeout = 30
 
         def handle(self) -> None:
-            self._answer("220 the demonstration's mail server")
+            self._answer("220 the demo's mail server")
             while line := self.rfile.readline(_MAX_BODY_BYTES):
                 match line[:4].strip().upper():
                     case b"DATA":

@@ -1,30 +1,38 @@
-"""Runs the demonstration from start to verdict: a shop that lives, and the proof at its end."""
+"""Runs the demo from start to end: a shop with live traffic, and the verification of its views."""
 
 import contextlib
+import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from headrace.client import Connection
-from headrace.demo.closing import Closing, closing
+from headrace.demo.checks import (
+    HookCounts,
+    complaints,
+    hook_complaints,
+    hook_counts,
+    hook_lines,
+    pending_hooks,
+    verify_views,
+)
 from headrace.demo.display import Display
-from headrace.demo.folders import demo_folder
-from headrace.demo.judging import complaints, verify
-from headrace.demo.opening import APPLICATION, Opening, Shop, open_shop
-from headrace.demo.telling import Told, hook_counts, not_told, told_lines, untold
-from headrace.demo.watching import Watch, kept_headlines, log_ends
+from headrace.demo.monitor import ViewMonitor, earlier_headlines, log_ends
+from headrace.demo.start import APPLICATION, Shop, ShopOptions, demo_folder, open_shop
 from headrace.errors import RequestError, RetriableError
+from headrace.stopping import hearing
 
-__all__ = ["run"]
+__all__ = ["StopRequest", "run", "stop_request"]
 
 _INTERRUPTED = 130
 _LOOK_S = 0.5
 _NEWS_S = 10
 _CATCH_UP_S = 300
 _TO_LOOK_AT = (
-    "  Views: revenue_per_minute moves while you look, and best_sellers",
-    "  Pipeline: how it hangs together, with throughput and delay",
+    "  Views: revenue_per_minute and best_sellers change while you watch",
+    "  Pipeline: how everything is connected, with throughput and delay",
     "  Late and Dead letters: what goes wrong on purpose",
-    "  Topics: shop.orders as they come; shop.large-orders, of which a webhook and a mail tell",
+    "  Topics: shop.orders as they arrive; shop.large-orders, sent by webhook and email",
 )
 
 
@@ -36,44 +44,81 @@ def run(
     connection: Connection | None = None,
     as_json: bool = False,
 ) -> int:
-    """Lets the shop live for `seconds` after its first result; 0 if every view is what the log says.
+    """Runs the shop for `seconds` after its first result; returns 0 if every view is what the log says.
 
-    1 says that a view differs (the differences are printed). Without `seconds`, or before
-    they are over, Ctrl-C closes the shop and leads to the same proof; 130 says that a second
-    one, or one before the first result, or SIGTERM ended everything and nothing was proved.
-    Everything is kept in `data`, where a second start goes on, or in a temporary folder that
+    Returns 1 if a view differs (the differences are printed). Without `seconds`, or before
+    they have passed, Ctrl-C closes the shop and verifies its views. A second one, one before
+    the first result, or SIGTERM stops everything without verification: then it returns 0 if
+    none had been requested yet, else 130.
+    Everything is kept in `data`, where a second start continues, or in a temporary folder that
     is removed. `connection` leads to a log to use instead of starting one.
     """
     display = Display(as_json=as_json)
-    with closing() as heard, demo_folder(data) as folder:
-        until = "" if data else ", which is removed at the end"
-        display.say(f"everything is kept in {folder}{until}", "folder", folder=str(folder))
+    with stop_request() as stop, demo_folder(data) as folder:
+        until = "" if data else " (removed at the end)"
+        display.say(f"data folder: {folder}{until}", "folder", folder=str(folder))
         try:
-            with open_shop(Opening(folder=folder, rate=rate, connection=connection), display) as shop:
-                if kept := kept_headlines(folder):
-                    display.block(("the views as they were left", *kept), "left")
+            with open_shop(ShopOptions(folder=folder, rate=rate, connection=connection), display) as shop:
+                if earlier := earlier_headlines(folder):
+                    display.block(("the views of the last demo", *earlier), "left")
                 _wait_for_first_result(shop)
-                heard.open()
+                stop.accept()
                 runs_for_s = display.seconds - shop.running_s
-                with contextlib.closing(Watch(folder, shop.fetcher, shop.starts, runs_for_s)) as watch:
-                    _live(shop, watch, seconds, heard)
-                    return _prove(shop, watch)
+                with contextlib.closing(
+                    ViewMonitor(folder, shop.fetcher, shop.starts, runs_for_s)
+                ) as monitor:
+                    _live(shop, monitor, seconds, stop)
+                    return _verify(shop, monitor)
         except KeyboardInterrupt:
-            display.say("interrupted; nothing was verified", "interrupted")
-            return _INTERRUPTED
+            display.say("stopped; nothing was verified", "interrupted")
+            # A verification was requested and did not happen.
+            return _INTERRUPTED if stop.is_set or seconds is not None else 0
 
 
-# --- living -------------------------------------------------------------------------------------
+# --- stopping -------------------------------------------------------------------------------------
+
+
+class StopRequest:
+    """What signals have requested so far; they are handled in the main thread, between any two steps.
+
+    Ctrl-C closes an open shop, which then verifies its views. A second one, one before the shop
+    is open, SIGTERM and a terminal that closes stop everything at once.
+    """
+
+    def __init__(self) -> None:
+        self.is_set = False
+        self._is_accepted = False
+
+    def accept(self) -> None:
+        """From now on the first Ctrl-C is a request to verify."""
+        self._is_accepted = True
+
+    def handle(self, number: int, _: object = None) -> None:
+        """A signal handler; raises KeyboardInterrupt if everything is to stop at once."""
+        if number != signal.SIGINT or not self._is_accepted or self.is_set:
+            raise KeyboardInterrupt
+        self.is_set = True
+
+
+@contextlib.contextmanager
+def stop_request() -> Iterator[StopRequest]:
+    """Within, signals are handled; one that nohup made this process ignore stays ignored."""
+    request = StopRequest()
+    with hearing(request.handle):
+        yield request
+
+
+# --- running ------------------------------------------------------------------------------------
 
 
 def _wait_for_first_result(shop: Shop) -> None:
-    is_told = False
+    is_said = False
     while not shop.has_result.is_set():
-        shop.keeper.wait(_LOOK_S)
-        if not is_told and shop.sent.behind_s == 0:
-            is_told = True
-            count = shop.sent.acknowledged.total()
-            text = f"traffic: {count:,} events acknowledged; from here on it keeps to the clock"
+        shop.supervisor.wait(_LOOK_S)
+        if not is_said and shop.totals.behind_s == 0:
+            is_said = True
+            count = shop.totals.acknowledged.total()
+            text = f"traffic: {count:,} events acknowledged; from now on in real time"
             shop.display.say(text, "sending")
     _say_first_result(shop, shop.display.seconds)
     if shop.console is not None:
@@ -86,44 +131,48 @@ def _say_first_result(shop: Shop, now_s: float) -> None:
         "Spark": shop.running_s - shop.log_s,
         "first batch": now_s - shop.running_s,
     }
-    told = ", ".join(f"{name} {part_s:.1f} s" for name, part_s in parts.items())
-    shop.display.say(f"first result, {now_s:.1f} s after the start ({told})", "first result", parts=parts)
+    breakdown = ", ".join(f"{name} {part_s:.1f} s" for name, part_s in parts.items())
+    shop.display.say(
+        f"first result, {now_s:.1f} s after the start ({breakdown})", "first result", parts=parts
+    )
 
 
-def _live(shop: Shop, watch: Watch, seconds: float | None, heard: Closing) -> None:
+def _live(shop: Shop, monitor: ViewMonitor, seconds: float | None, stop: StopRequest) -> None:
     """Shows what the views show, for `seconds` or until Ctrl-C."""
     if seconds is None:
-        shop.display.say("Ctrl-C closes the shop and proves every view; a second one ends at once", "open")
+        shop.display.say(
+            "Ctrl-C closes the shop and verifies every view; a second Ctrl-C stops at once", "open"
+        )
     began = time.monotonic()
     news_at = 0.0
-    while not heard.is_asked and (seconds is None or time.monotonic() < began + seconds):
-        shop.keeper.wait(_LOOK_S)
-        with contextlib.suppress(RetriableError):  # the log is away, which its keeper sees to
-            watch.look()
+    while not stop.is_set and (seconds is None or time.monotonic() < began + seconds):
+        shop.supervisor.wait(_LOOK_S)
+        with contextlib.suppress(RetriableError):  # the log is down, and its supervisor restarts it
+            monitor.look()
         if time.monotonic() >= news_at:
             news_at = time.monotonic() + _NEWS_S
-            shop.display.block(watch.headlines(), "headlines")
-            shop.display.block(watch.corrections(), "corrections")
-    if heard.is_asked:
-        shop.display.say("closing: the proof takes a moment; Ctrl-C again ends at once", "closing")
+            shop.display.block(monitor.headlines(), "headlines")
+            shop.display.block(monitor.corrections(), "corrections")
+    if stop.is_set:
+        shop.display.say("closing: verification takes a moment; Ctrl-C again stops at once", "closing")
 
 
-# --- proving ------------------------------------------------------------------------------------
+# --- verifying ----------------------------------------------------------------------------------
 
 
-def _prove(shop: Shop, watch: Watch) -> int:
-    """Stops the traffic, lets the views catch up, and holds them against the log."""
+def _verify(shop: Shop, monitor: ViewMonitor) -> int:
+    """Stops the traffic, lets the views catch up, and compares them with the log."""
     shop.traffic.finish()
     _say_sent(shop)
-    _wait_until_caught_up(shop, watch)
-    told = _wait_until_told(shop)
+    _wait_until_caught_up(shop, monitor)
+    hooks = _wait_until_delivered(shop)
     ends = log_ends(shop.fetcher)
-    shop.display.say("verifying every view against a batch recomputation from the log", "verifying")
-    verdicts = verify(APPLICATION, shop.folder, shop.connection)
-    shop.display.verdicts(verdicts, {each.view: watch.pace(each.view) for each in verdicts})
-    shop.display.block(told_lines(told, shop.receivers.of), "told")
-    wrong = list(complaints(verdicts, ends, shop.starts, shop.sent.acknowledged))
-    wrong += not_told(shop.told_before, told, shop.receivers.of)
+    shop.display.say("verifying every view: recomputing it from the log in batch", "verifying")
+    verdicts = verify_views(APPLICATION, shop.folder, shop.connection)
+    shop.display.verdicts(verdicts, {each.view: monitor.speed(each.view) for each in verdicts})
+    shop.display.block(hook_lines(hooks, shop.receivers.of), "deliveries")
+    wrong = list(complaints(verdicts, ends, shop.starts, shop.totals.acknowledged))
+    wrong += hook_complaints(shop.hooks_before, hooks, shop.receivers.of)
     for line in wrong:
         shop.display.say(line, "complaint")
     if not wrong:
@@ -133,7 +182,7 @@ def _prove(shop: Shop, watch: Watch) -> int:
 
 
 def _say_sent(shop: Shop) -> None:
-    sent = shop.sent
+    sent = shop.totals
     faults = ", ".join(f"{count:,} {name}" for name, count in sorted(sent.faults.items()))
     shop.display.say(
         f"traffic: stopped; {sent.acknowledged.total():,} events acknowledged, of these {faults}; "
@@ -145,20 +194,20 @@ def _say_sent(shop: Shop) -> None:
     )
 
 
-def _wait_until_caught_up(shop: Shop, watch: Watch) -> None:
+def _wait_until_caught_up(shop: Shop, monitor: ViewMonitor) -> None:
     """Waits until every view reflects the end of the log."""
     deadline = time.monotonic() + _CATCH_UP_S
-    while behind := watch.behind():
+    while behind := monitor.behind():
         if time.monotonic() > deadline:
             raise RequestError(f"the views did not catch up within {_CATCH_UP_S} s: {', '.join(behind)}")
-        shop.keeper.wait(_LOOK_S)
+        shop.supervisor.wait(_LOOK_S)
 
 
-def _wait_until_told(shop: Shop) -> Told:
-    """Waits until nobody remains to be told of a large order."""
+def _wait_until_delivered(shop: Shop) -> HookCounts:
+    """Waits until every large order has been delivered."""
     deadline = time.monotonic() + _CATCH_UP_S
-    while left := untold(told := hook_counts(shop.connection)):
+    while left := pending_hooks(hooks := hook_counts(shop.connection)):
         if time.monotonic() > deadline:
-            raise RequestError(f"not everybody was told within {_CATCH_UP_S} s: {', '.join(left)}")
-        shop.keeper.wait(_LOOK_S)
-    return told
+            raise RequestError(f"the hooks did not finish within {_CATCH_UP_S} s: {', '.join(left)}")
+        shop.supervisor.wait(_LOOK_S)
+    return hooks

@@ -6,8 +6,8 @@ app = App("shop")
 
 orders = app.stream(
     "shop.orders",
-    schema="order_id string, region string, product string, quantity long, amount double, "
-    "placed_at timestamp",
+    schema="order_id string, customer_id string, region string, product string, quantity long, "
+    "amount double, placed_at timestamp",
     event_time="placed_at",
     lateness="10 seconds",
     late="correct",  # stragglers correct what was published
@@ -22,7 +22,7 @@ clicks = app.stream(
 
 searches = app.stream(
     "shop.searches",
-    schema="visitor string, term string, found long, searched_at timestamp",
+    schema="search_id string, visitor string, term string, found long, searched_at timestamp",
     event_time="searched_at",
     lateness="10 seconds",
 )
@@ -35,6 +35,12 @@ payments = app.stream(
     lateness="2 seconds",
 )
 
+customers = app.table(
+    "shop.customers", key="customer_id", schema="customer_id string, tier string, city string"
+)
+posts = app.table("shop.posts", key="post_id", schema="post_id string, author string, text string")
+follows = app.table("shop.follows", key=["follower", "author"], schema="follower string, author string")
+
 
 @app.view
 def revenue_per_minute():
@@ -46,7 +52,7 @@ def revenue_per_minute():
 
 @app.view
 def best_sellers():
-    """Pieces of each product sold in ten minutes, every minute anew."""
+    """Pieces of each product sold in ten minutes, updated every minute."""
     return orders.window(hopping("10 minutes", every="1 minute"), by="product", emit="update").agg(
         sold=agg.sum("quantity")
     )
@@ -74,6 +80,36 @@ def searches_per_minute():
         .window(tumbling("1 minute"), by="term", emit="update")
         .agg(searches=agg.count(), in_vain=agg.sum("nothing"))
     )
+
+
+@app.view(key="order_id")
+def orders_of_customers():
+    """Orders with the customer's tier and city as they were when the order was placed."""
+    return orders.join(customers, on="customer_id", how="left").select(
+        "order_id", "customer_id", "tier", "city", "amount", "placed_at"
+    )
+
+
+@app.view(key="search_id")
+def abandoned_searches():
+    """Searches after which the visitor did not click on anything for half a minute."""
+    return (
+        searches.join(clicks, on="visitor", how="left", after="30 seconds")
+        .where("page is null")
+        .select("search_id", "visitor", "term", "searched_at")
+    )
+
+
+@app.view
+def customers_per_tier():
+    """How many customers there are in each tier: the count goes down as well as up."""
+    return customers.group_by("tier").agg(customers=agg.count())
+
+
+@app.view(key=["follower", "post_id"])
+def timelines():
+    """What each member of the forum sees: the posts of those whom the member follows."""
+    return follows.join(posts, on="author").select("follower", "post_id", "author", "text")
 
 
 @app.topic("shop.large-orders", key="order_id")

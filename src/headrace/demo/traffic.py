@@ -1,9 +1,9 @@
-"""What happens in the shop, with everything that goes wrong in life; pure, and in the shop's own time.
+"""The events of the shop, with everything that goes wrong in real life; pure, in the shop's own time.
 
-Time is cut into slots, `rate` of them a second, and in each slot one thing happens. A slot's
-number is in its identifiers, so whoever goes on at the next slot repeats none. Some events are late,
-some come twice, some cannot be read, some claim to be from the future, and some terminals
-have clocks that are wrong by days.
+Time is divided into slots, `rate` of them per second, with one event each. The slot's number is
+part of its identifiers, so a process that continues at the next slot repeats none. Some events
+are late, some are sent twice, some cannot be read, some are dated in the future, and some
+terminals have clocks that are wrong by days.
 """
 
 import random
@@ -13,9 +13,17 @@ from typing import Any, NamedTuple
 
 import orjson
 
-__all__ = ["FAULTS", "TOPICS", "Event", "beginning", "slot_at", "time_of", "traffic"]
+__all__ = ["FAULTS", "TOPICS", "ShopEvent", "beginning", "slot_at", "time_of", "traffic"]
 
-TOPICS = ("shop.orders", "shop.clicks", "shop.searches", "shop.payments")
+TOPICS = (
+    "shop.orders",
+    "shop.clicks",
+    "shop.searches",
+    "shop.payments",
+    "shop.customers",
+    "shop.posts",
+    "shop.follows",
+)
 FAULTS = ("late", "duplicate", "skewed", "future", "malformed")
 
 _OPENED = datetime(2026, 1, 1, tzinfo=UTC)  # slots are counted from here
@@ -40,14 +48,22 @@ _TERMINALS = 40
 _TERMINALS_WRONG = 8
 _STOLEN_CARD_FOR_S = 120
 _CLOSED_FOR = timedelta(minutes=2)
+_CUSTOMERS = 300
+_TIERS = ("basic", "basic", "silver", "gold")
+_CITIES = ("Bergen", "Ghent", "Graz", "Lyon", "Porto", "Turku")
+_MEMBERS = 40  # of the shop's forum
+_POSTS_OF_MEMBER = 8
 
 
-class Event(NamedTuple):
-    """One record to send, when the shop says it received it, and what is wrong with it, if anything is."""
+class ShopEvent(NamedTuple):
+    """One record to send, the time at which the shop received it, and its fault, if it has one.
+
+    A value that is None says that what had the key is gone.
+    """
 
     topic: str
     key: bytes
-    value: bytes
+    value: bytes | None
     timestamp_ms: int
     fault: str | None = None
 
@@ -72,16 +88,16 @@ def time_of(slot: int, rate: int) -> datetime:
 
 
 def beginning(now: datetime, last: datetime, history: timedelta) -> datetime:
-    """When the shop opens, with the last record of an earlier day: not before now minus the history.
+    """When the shop opens, given the time of its last record: not before now minus the history.
 
-    Whoever reads the log may have taken a silence for the end, and published: what it was
-    closed for, at most two minutes, is not made up for.
+    Readers of the log may have published results after a silence: up to two minutes of the
+    time while it was closed are therefore skipped.
     """
     return max(now - history, min(now, last + _CLOSED_FOR))
 
 
-def traffic(seed: int, rate: int, first_slot: int) -> Iterator[tuple[Event, ...]]:
-    """Endlessly the events of each slot, from the first on; the same arguments give the same ones."""
+def traffic(seed: int, rate: int, first_slot: int) -> Iterator[tuple[ShopEvent, ...]]:
+    """The events of each slot, endlessly; the same arguments give the same events."""
     chance = random.Random(f"{seed} {first_slot}")  # noqa: S311 - made-up events, not secrets
     slot = first_slot
     while True:
@@ -92,12 +108,13 @@ def traffic(seed: int, rate: int, first_slot: int) -> Iterator[tuple[Event, ...]
         slot += 1
 
 
-def _order(now: _Moment) -> Event:
+def _order(now: _Moment) -> ShopEvent:
     in_bulk = now.chance.random() < 0.004
     product = now.chance.choice(_IN_BULK if in_bulk else _PRODUCTS)
     quantity = now.chance.randrange(12, 40) if in_bulk else now.chance.choice((1, 1, 1, 2, 2, 3))
     fields = {
         "order_id": f"order-{now.slot}",
+        "customer_id": _customer_id(now),
         "region": now.chance.choice(_REGIONS),
         "product": product,
         "quantity": quantity,
@@ -106,15 +123,16 @@ def _order(now: _Moment) -> Event:
     return _happened(now, "shop.orders", "order_id", fields, "placed_at")
 
 
-def _click(now: _Moment) -> Event:
+def _click(now: _Moment) -> ShopEvent:
     fields = {"visitor": _visitor(now), "page": now.chance.choice(_PAGES)}
     return _happened(now, "shop.clicks", "visitor", fields, "clicked_at")
 
 
-def _search(now: _Moment) -> Event:
+def _search(now: _Moment) -> ShopEvent:
     term = now.chance.choice(_PRODUCTS)
     is_typo = now.chance.random() < 0.05
     fields = {
+        "search_id": f"search-{now.slot}",
         "visitor": _visitor(now),
         "term": term[::-1] if is_typo else term,
         "found": 0 if is_typo else now.chance.randrange(1, 40),
@@ -122,8 +140,8 @@ def _search(now: _Moment) -> Event:
     return _happened(now, "shop.searches", "visitor", fields, "searched_at")
 
 
-def _payment(now: _Moment) -> Event:
-    """A terminal whose clock is wrong still knows how long ago it was paid; what it says is off by days."""
+def _payment(now: _Moment) -> ShopEvent:
+    """A terminal with a wrong clock still knows how long ago the payment was; its times are off by days."""
     terminal = now.chance.randrange(_TERMINALS)
     wrong = timedelta(days=terminal - _TERMINALS_WRONG // 2) if terminal < _TERMINALS_WRONG else timedelta()
     delay = timedelta(seconds=now.chance.expovariate(2))
@@ -141,21 +159,50 @@ def _payment(now: _Moment) -> Event:
     return _event(now, "shop.payments", "card", fields, fault)
 
 
-_MAKERS: tuple[Callable[[_Moment], Event], ...] = (
+def _customer(now: _Moment) -> ShopEvent:
+    """Somebody signs up, moves, or is put in another tier; now and then somebody leaves."""
+    key = {"customer_id": _customer_id(now)}
+    row = {"tier": now.chance.choice(_TIERS), "city": now.chance.choice(_CITIES)}
+    return _row(now, "shop.customers", key, None if now.chance.random() < 0.02 else row)
+
+
+def _post(now: _Moment) -> ShopEvent:
+    """A member of the forum writes something, rewrites it, or deletes it."""
+    member, number = now.chance.randrange(_MEMBERS), now.chance.randrange(_POSTS_OF_MEMBER)
+    row = {"author": f"member-{member}", "text": f"I like my {now.chance.choice(_PRODUCTS)}"}
+    key = {"post_id": f"post-{member}-{number}"}
+    return _row(now, "shop.posts", key, None if now.chance.random() < 0.2 else row)
+
+
+def _follow(now: _Moment) -> ShopEvent:
+    """A member follows another, or no longer does."""
+    follower, author = now.chance.sample(range(_MEMBERS), 2)
+    key = {"follower": f"member-{follower}", "author": f"member-{author}"}
+    return _row(now, "shop.follows", key, None if now.chance.random() < 0.5 else {})
+
+
+_MAKERS: tuple[Callable[[_Moment], ShopEvent], ...] = (
     *(_click,) * 8,
     *(_search,) * 5,
     *(_order,) * 4,
     *(_payment,) * 3,
+    _customer,
+    _post,
+    _follow,
 )
 
 
+def _customer_id(now: _Moment) -> str:
+    return f"customer-{now.chance.randrange(_CUSTOMERS)}"
+
+
 def _visitor(now: _Moment) -> str:
-    """Somebody who came within the last minute."""
+    """A visitor who came within the last minute."""
     present = max(1, now.rate * _VISIT_S // _SLOTS_PER_VISITOR)
     return f"visitor-{now.slot // _SLOTS_PER_VISITOR - now.chance.randrange(present)}"
 
 
-def _happened(now: _Moment, topic: str, key: str, fields: dict[str, Any], time_field: str) -> Event:
+def _happened(now: _Moment, topic: str, key: str, fields: dict[str, Any], time_field: str) -> ShopEvent:
     draw = now.chance.random()
     fault, time = None, now.time - timedelta(seconds=now.chance.uniform(0, 4))
     if draw < 0.01:
@@ -165,11 +212,17 @@ def _happened(now: _Moment, topic: str, key: str, fields: dict[str, Any], time_f
     return _event(now, topic, key, {**fields, time_field: _text(time)}, fault)
 
 
-def _event(now: _Moment, topic: str, key: str, fields: dict[str, Any], fault: str | None) -> Event:
+def _row(now: _Moment, topic: str, key: dict[str, Any], row: dict[str, Any] | None) -> ShopEvent:
+    """A row of a table as it is now, by its key; None if it is gone."""
+    value = None if row is None else orjson.dumps({**key, **row})
+    return ShopEvent(topic, orjson.dumps(key), value, int(now.time.timestamp() * 1000))
+
+
+def _event(now: _Moment, topic: str, key: str, fields: dict[str, Any], fault: str | None) -> ShopEvent:
     value = orjson.dumps(fields)
     if fault is None and now.chance.random() < 0.002:
         value, fault = value[: len(value) // 2], "malformed"
-    return Event(topic, str(fields[key]).encode(), value, int(now.time.timestamp() * 1000), fault)
+    return ShopEvent(topic, str(fields[key]).encode(), value, int(now.time.timestamp() * 1000), fault)
 
 
 def _text(moment: datetime) -> str:

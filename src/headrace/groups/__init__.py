@@ -8,21 +8,60 @@ nothing here does I/O. Two protocols: `classic` (the members' leader assigns) an
 `journal` writes events as records. Imports only the ground floor.
 """
 
-from headrace.groups import classic, consumer, journal, offsets
 from headrace.groups.codes import Code
-from headrace.groups.decision import Answer, Decision
-from headrace.groups.events import GroupEvent, TopicInfo
+from headrace.groups.decision import Decision, DelayedReply
+from headrace.groups.events import (
+    ClassicGroupSaved,
+    ConsumerGroupSaved,
+    ConsumerMemberRemoved,
+    ConsumerMemberSaved,
+    GroupEvent,
+    GroupRemoved,
+    OffsetCommitted,
+    OffsetRemoved,
+    Partitions,
+    PendingOffset,
+    PendingOffsetRemoved,
+    TopicInfo,
+    TopicPartition,
+)
+from headrace.groups.journal import decode, encode
+from headrace.groups.offsets import (
+    OffsetCommitter,
+    OffsetGroup,
+    commit_refusal,
+    delete_refusal,
+    expired_offsets,
+    fetch_refusal,
+    is_empty,
+)
 from headrace.groups.settings import GroupSettings
 
 __all__ = [
-    "Answer",
+    "ClassicGroupSaved",
     "Code",
+    "ConsumerGroupSaved",
+    "ConsumerMemberRemoved",
+    "ConsumerMemberSaved",
     "Decision",
+    "DelayedReply",
     "GroupEvent",
+    "GroupRemoved",
     "GroupSettings",
+    "OffsetCommitted",
+    "OffsetCommitter",
+    "OffsetGroup",
+    "OffsetRemoved",
+    "Partitions",
+    "PendingOffset",
+    "PendingOffsetRemoved",
     "TopicInfo",
-    "classic",
-    "consumer",
-    "journal",
-    "offsets",
+    "TopicPartition",
+    "commit_refusal",
+    "decode",
+    "delete_refusal",
+    "encode",
+    "expired_offsets",
+    "fetch_refusal",
+    "is_empty",
 ]

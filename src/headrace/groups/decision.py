@@ -5,13 +5,13 @@ from typing import Any, Generic, TypeVar
 
 from headrace.groups.events import GroupEvent
 
-__all__ = ["Answer", "Decision"]
+__all__ = ["Decision", "DelayedReply"]
 
 G = TypeVar("G")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class DelayedReply:
     """A reply to a request that was parked: `ticket` is the number the shell gave it."""
 
     ticket: int
@@ -30,4 +30,4 @@ class Decision(Generic[G]):
     group: G
     events: tuple[GroupEvent, ...] = ()
     reply: Any = None
-    answers: tuple[Answer, ...] = ()
+    answers: tuple[DelayedReply, ...] = ()

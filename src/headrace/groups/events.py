@@ -95,6 +95,7 @@ class ConsumerMemberSaved:
     assigned: Partitions
     revoking: Partitions
     target: Partitions
+    user: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

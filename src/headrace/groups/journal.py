@@ -129,6 +129,7 @@ def _member_value(event: ConsumerMemberSaved) -> dict[str, Any]:
         "rack": event.rack_id,
         "client": event.client_id,
         "host": event.client_host,
+        "user": event.user,
         "rebalance_timeout_ms": event.rebalance_timeout_ms,
         "topics": sorted(event.topic_names),
         "regex": event.topic_regex,
@@ -235,6 +236,7 @@ def _member_event(group_id: str, member_id: str, value: dict[str, Any] | None) -
         assigned=_partitions(value["assigned"]),
         revoking=_partitions(value["revoking"]),
         target=_partitions(value["target"]),
+        user=value.get("user"),  # which records of earlier versions do not have
     )
 
 

@@ -11,8 +11,8 @@ from headrace.groups.consumer.state import ConsumerGroup
 from headrace.groups.events import OffsetCommitted, OffsetRemoved
 
 __all__ = [
-    "Committer",
-    "Group",
+    "OffsetCommitter",
+    "OffsetGroup",
     "commit_refusal",
     "delete_refusal",
     "expired_offsets",
@@ -21,12 +21,12 @@ __all__ = [
     "subscriptions",
 ]
 
-Group: TypeAlias = ClassicGroup | ConsumerGroup
+OffsetGroup: TypeAlias = ClassicGroup | ConsumerGroup
 Offsets: TypeAlias = Mapping[tuple[str, int], OffsetCommitted]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Committer:
+class OffsetCommitter:
     """Who commits; a generation (or member epoch) of -1 is somebody outside the group.
 
     A transactional producer need not say whose offsets it commits; if it does, it is checked.
@@ -43,14 +43,14 @@ class Committer:
         return self.transactional and self.generation < 0 and not self.member_id and self.instance_id is None
 
 
-def is_empty(group: Group) -> bool:
+def is_empty(group: OffsetGroup) -> bool:
     """Nobody is in the group, nor about to be."""
     if isinstance(group, ClassicGroup):
         return group.state is ClassicState.EMPTY and not group.pending
     return not group.members
 
 
-def commit_refusal(group: Group | None, who: Committer) -> Code:
+def commit_refusal(group: OffsetGroup | None, who: OffsetCommitter) -> Code:
     """Why the commit is not to be stored, or NONE. Outsiders may commit only while nobody is in."""
     if group is None:
         return Code.NONE if who.generation < 0 else _no_group(who)
@@ -67,13 +67,13 @@ def commit_refusal(group: Group | None, who: Committer) -> Code:
     return Code.REBALANCE_IN_PROGRESS if completing else Code.NONE
 
 
-def _no_group(who: Committer) -> Code:
+def _no_group(who: OffsetCommitter) -> Code:
     """What a member of a group that is not there is told; older clients and producers know no such code."""
     knows = who.knows_stale_epoch and not who.transactional
     return Code.GROUP_ID_NOT_FOUND if knows else Code.ILLEGAL_GENERATION
 
 
-def fetch_refusal(group: Group | None, member_id: str | None, epoch: int) -> Code:
+def fetch_refusal(group: OffsetGroup | None, member_id: str | None, epoch: int) -> Code:
     """Why the offsets are not to be given out, or NONE; only server-side groups check their members."""
     if not isinstance(group, ConsumerGroup) or (not member_id and epoch < 0):
         return Code.NONE
@@ -89,7 +89,7 @@ def _epoch_refusal(group: ConsumerGroup, member_id: str, epoch: int, *, knows_st
     return Code.NONE if epoch == member.epoch else Code.STALE_MEMBER_EPOCH
 
 
-def subscriptions(group: Group) -> frozenset[str] | None:
+def subscriptions(group: OffsetGroup) -> frozenset[str] | None:
     """Topics the members read; None where the group does not say."""
     if isinstance(group, ConsumerGroup):
         named = frozenset[str]().union(*(member.topic_names for member in group.members.values()))
@@ -103,7 +103,7 @@ def subscriptions(group: Group) -> frozenset[str] | None:
     return None if None in found else frozenset[str]().union(*(names for names in found if names))
 
 
-def delete_refusal(group: Group | None, topic: str) -> Code:
+def delete_refusal(group: OffsetGroup | None, topic: str) -> Code:
     """Why the group's offsets of the topic must stay, or NONE."""
     if group is None:
         return Code.GROUP_ID_NOT_FOUND
@@ -116,7 +116,7 @@ def delete_refusal(group: Group | None, topic: str) -> Code:
 
 
 def expired_offsets(
-    group: Group, offsets: Offsets, *, idle_since_ms: int, retention_ms: int, now_ms: int
+    group: OffsetGroup, offsets: Offsets, *, idle_since_ms: int, retention_ms: int, now_ms: int
 ) -> Iterable[OffsetRemoved]:
     """Offsets to forget.
 

@@ -5,7 +5,7 @@ from array import array
 from enum import IntEnum
 from typing import NamedTuple
 
-from headrace.kernels.library import INT, library
+from headrace.kernels.shared_library import INT, library
 
 __all__ = [
     "ENTRY_FIELDS",
@@ -14,11 +14,11 @@ __all__ = [
     "PRODUCER_FIELDS",
     "WRONG_SUM",
     "Check",
-    "Outcome",
-    "Route",
-    "Sending",
+    "SendDescriptors",
+    "SendOutcome",
+    "SendProgress",
+    "SendWindow",
     "Walk",
-    "Window",
     "check_bytes",
     "send_checked",
     "sum_bytes",
@@ -120,7 +120,7 @@ def check_bytes(data: bytes | bytearray | memoryview, check: Check) -> int:
     return int(_library.check_bytes(held, size, ctypes.byref(check)))
 
 
-class Outcome(IntEnum):
+class SendOutcome(IntEnum):
     """Why `send_checked` returned."""
 
     ENDED = 0
@@ -131,7 +131,7 @@ class Outcome(IntEnum):
     UNREADABLE = 5
 
 
-class Route(NamedTuple):
+class SendDescriptors(NamedTuple):
     """Descriptors: from where, to where, and one that is readable when others have something to do, or -1."""
 
     file: int
@@ -139,7 +139,7 @@ class Route(NamedTuple):
     others: int = -1
 
 
-class Sending(ctypes.Structure):
+class SendProgress(ctypes.Structure):
     """A stretch of a file on its way to a socket: what is to be read, what of the window is to be sent."""
 
     _fields_ = tuple((name, INT) for name in ("position", "end", "start", "stop", "error"))
@@ -150,7 +150,7 @@ class Sending(ctypes.Structure):
     error: int
 
 
-class Window(NamedTuple):
+class SendWindow(NamedTuple):
     """Memory for bytes on their way, and how many of them may be left when a socket takes no more.
 
     It has room for 1 to `MOST_PARTS` times as many.
@@ -161,15 +161,15 @@ class Window(NamedTuple):
 
 
 def send_checked(
-    route: Route, window: Window, filled: int, most: int, check: Check, sending: Sending
-) -> Outcome:
+    route: SendDescriptors, window: SendWindow, filled: int, most: int, check: Check, sending: SendProgress
+) -> SendOutcome:
     """Sends the first `filled` bytes of the window, then those of the file, checked, a window at a time.
 
     Until about `most` bytes are sent, others have something to do, or for another reason.
     What is left of them in the window, from `start` to `stop`, is the caller's to send: less
     than a part at the end, and at most one where the socket is full.
     """
-    return Outcome(
+    return SendOutcome(
         _library.send_checked(
             *route,
             ctypes.byref(_from_buffer(window.octets)),

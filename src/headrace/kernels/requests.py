@@ -8,9 +8,17 @@ from array import array
 from enum import IntEnum
 from typing import NamedTuple
 
-from headrace.kernels.library import address_of, brief, library
+from headrace.kernels.shared_library import address_of, brief, library
 
-__all__ = ["ROOM_BYTES", "STANDING_FIELDS", "Came", "FetchAgain", "LaneCall", "PlainBatch", "ProduceAgain"]
+__all__ = [
+    "ROOM_BYTES",
+    "STANDING_FIELDS",
+    "Came",
+    "LaneCall",
+    "PlainBatch",
+    "RepeatedFetch",
+    "RepeatedProduce",
+]
 
 ROOM_BYTES = 64 * 1024
 """What the answers may need that are written here, a reader's and a producer's, records included."""
@@ -42,7 +50,7 @@ def _place(numbers: "array[int]") -> int:
     return numbers.buffer_info()[0]
 
 
-class FetchAgain:
+class RepeatedFetch:
     """A fetch request for one topic, and where its partitions stand.
 
     `offsets` and `standings` are in the order of the partitions in the first request;
@@ -106,7 +114,7 @@ class PlainBatch(NamedTuple):
     max_timestamp: int
 
 
-class ProduceAgain:
+class RepeatedProduce:
     """A produce request, up to where its partitions begin."""
 
     __slots__ = ("_address", "_found", "_frame")

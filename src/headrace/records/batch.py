@@ -5,7 +5,7 @@ import struct
 from crc32c import crc32c
 
 from headrace.errors import CorruptionError, RequestError
-from headrace.records.header import (
+from headrace.records.batch_header import (
     APPEND_TIME_BIT,
     ATTRIBUTES_AT,
     BATCH_OVERHEAD_BYTES,

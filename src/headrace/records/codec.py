@@ -102,6 +102,7 @@ def _inflate(kind: Codec, data: bytes | memoryview, max_bytes: int) -> bytes:
             size = library.decompress_into(bytes(data), plain)
             return bytes(memoryview(plain)[:size])
         except cramjam.DecompressionError as error:
+            # The library has one error for data that is damaged and for a buffer that is too small.
             if "write whole buffer" not in str(error):
                 raise CorruptionError(f"{kind.name.lower()} data is damaged: {error}") from error
         if capacity >= max_bytes:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from headrace import kernels
 from headrace.errors import CorruptionError
-from headrace.kernels import arrays as kernels
+from headrace.records.batch_header import BATCH_OVERHEAD_BYTES, HEADER_BYTES, read_header
 from headrace.records.codec import decompress
-from headrace.records.header import BATCH_OVERHEAD_BYTES, HEADER_BYTES, read_header
 
 if TYPE_CHECKING:
     import pyarrow as pa

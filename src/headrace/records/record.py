@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from headrace.errors import CorruptionError
+from headrace.records.aiokafka_native import codecs, record_reader
 from headrace.records.batch import Readable, check_batch, seal
-from headrace.records.codec import DEFAULT_MAX_BYTES, Codec, decompress
-from headrace.records.header import (
+from headrace.records.batch_header import (
     APPEND_TIME_BIT,
     CODEC_BITS,
     CONTROL_BIT,
@@ -20,13 +20,11 @@ from headrace.records.header import (
     TRANSACTIONAL_BIT,
     BatchHeader,
 )
-from headrace.records.native import codecs, record_reader
+from headrace.records.codec import DEFAULT_MAX_BYTES, Codec, decompress
 
 __all__ = ["Record", "decode_batch", "encode_batch", "iterate_batch", "rewrite_batch"]
 
 _FEW = 8192  # records of a batch that may be held at once
-
-Headers = Sequence[tuple[str, bytes | None]]
 
 
 class Record(NamedTuple):
@@ -36,7 +34,7 @@ class Record(NamedTuple):
     timestamp_ms: int
     key: bytes | None
     value: bytes | None
-    headers: Headers = ()
+    headers: Sequence[tuple[str, bytes | None]] = ()
 
 
 def decode_batch(buffer: Readable, position: int = 0, *, max_bytes: int = DEFAULT_MAX_BYTES) -> list[Record]:

@@ -1,14 +1,14 @@
 """Verifies batches as their bytes stream past in chunks of any size."""
 
 from headrace.errors import CorruptionError
-from headrace.kernels.batches import (
+from headrace.kernels import (
     WRONG_SUM,
     Check,
-    Outcome,
-    Route,
-    Sending,
+    SendDescriptors,
+    SendOutcome,
+    SendProgress,
+    SendWindow,
     Walk,
-    Window,
     check_bytes,
     send_checked,
 )
@@ -46,10 +46,12 @@ class BatchVerifier:
         if check_bytes(chunk, self._check):
             self._fail()
 
-    def send(self, route: Route, window: Window, filled: int, most: int, sending: Sending) -> Outcome:
+    def send(
+        self, route: SendDescriptors, window: SendWindow, filled: int, most: int, sending: SendProgress
+    ) -> SendOutcome:
         """Takes the next bytes from a file and sends them (`kernels.batches.send_checked`)."""
         outcome = send_checked(route, window, filled, most, self._check, sending)
-        if outcome is Outcome.HAS_A_FAULT:
+        if outcome is SendOutcome.HAS_A_FAULT:
             self._fail()
         return outcome
 

@@ -4,25 +4,26 @@ A `DataDirectory` holds topics, a `Topic` holds one `PartitionLog` a partition,
 a log holds segments. Promises: a batch below the high watermark is synced to
 the disk; offsets are never given twice; bytes that fail their check are never
 served, and what is valid behind them stays readable; nothing is dropped without
-a report. `docs/storage.md` gives the file format and the recovery rules.
+a report. `docs/explanation/storage.md` gives the file format and the recovery rules.
 
 No asyncio: the thread rule is written on `PartitionLog`. Every call to the file
 system goes through a `Disk`. Imports `records`, `config` and `errors`.
 """
 
 from headrace.records import Marker
-from headrace.storage.aborted import AbortedTransaction
 from headrace.storage.compaction import CompactionLimits
-from headrace.storage.damage import Damage
-from headrace.storage.directory import DataDirectory, Topic, check_topic_name
-from headrace.storage.disk import Disk
-from headrace.storage.extent import Extent
-from headrace.storage.files import Files
-from headrace.storage.log import Appended, Lone, PartitionLog, TimedOffset
-from headrace.storage.newest import Newest
-from headrace.storage.producers import OpenTransaction, ProducerState
+from headrace.storage.directory.directory import DataDirectory, Topic, check_topic_name
+from headrace.storage.disk.damage import Damage
+from headrace.storage.disk.disk import Disk
+from headrace.storage.disk.unreadable import Unreadable
+from headrace.storage.partition.fresh_batches import FreshBatches
+from headrace.storage.partition.log import Appended, DirectAppend, PartitionLog, TimedOffset
+from headrace.storage.partition.writer import QueuedBatch
+from headrace.storage.producers.aborted_transactions import AbortedTransaction
+from headrace.storage.producers.table import OpenTransaction, ProducerState
+from headrace.storage.reading.extent import Extent
+from headrace.storage.segments.open_files import Files
 from headrace.storage.topic_config import TopicConfig
-from headrace.storage.writer import Queued
 
 __all__ = [
     "AbortedTransaction",
@@ -30,18 +31,19 @@ __all__ = [
     "CompactionLimits",
     "Damage",
     "DataDirectory",
+    "DirectAppend",
     "Disk",
     "Extent",
     "Files",
-    "Lone",
+    "FreshBatches",
     "Marker",
-    "Newest",
     "OpenTransaction",
     "PartitionLog",
     "ProducerState",
-    "Queued",
+    "QueuedBatch",
     "TimedOffset",
     "Topic",
     "TopicConfig",
+    "Unreadable",
     "check_topic_name",
 ]

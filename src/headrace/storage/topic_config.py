@@ -52,7 +52,7 @@ class TopicConfig:
         "delete",
         "list",
         _policies,
-        "delete: whole old segments go; compact: the newest record of each key stays",
+        "delete: old segments are removed; compact: the newest record of each key is kept",
     )
     compression_type: str = _setting(
         "producer",
@@ -70,7 +70,7 @@ class TopicConfig:
         60_000,
         "long",
         _between(0, _LONG_MAX),
-        "Accepted for Kafka's sake; files go at once, and a reader in the midst of one keeps it until done",
+        "Accepted for compatibility; files are removed at once, and a reader of one keeps it until done",
     )
     flush_messages: int = _setting(
         1, "long", _between(1, 1), "Always 1: every acknowledged batch is synced first"
@@ -85,7 +85,7 @@ class TopicConfig:
         "buffer",
         "string",
         _one_of("buffer", "block", "drop-oldest", "drop-newest"),
-        "What to do when groups fall more than headrace.overload.bytes behind; buffer: nothing, keep it all",
+        "What to do when groups are more than headrace.overload.bytes behind; buffer: keep everything",
     )
     headrace_overload_bytes: int = _setting(
         67_108_864,
@@ -100,13 +100,13 @@ class TopicConfig:
         "memory: fast, bounded by retention.bytes (64 MiB if unset), gone on restart; chosen at creation",
     )
     index_interval_bytes: int = _setting(
-        16_384, "int", _between(256, _INT_MAX), "An index entry every so many bytes of a segment"
+        16_384, "int", _between(256, _INT_MAX), "Bytes of a segment between two index entries"
     )
     max_compaction_lag_ms: int = _setting(
         _LONG_MAX,
         "long",
         _between(1, _LONG_MAX),
-        "A record is compacted at the latest this long after it was written, whatever the dirty ratio",
+        "The longest time before a record is compacted, whatever the dirty ratio",
     )
     max_message_bytes: int = _setting(
         1_048_588,
@@ -118,25 +118,25 @@ class TopicConfig:
         3_600_000,
         "long",
         _between(0, _LONG_MAX),
-        "A batch whose latest record is further ahead of the broker's clock is refused",
+        "A batch whose latest record is further ahead of the broker's clock is rejected",
     )
     message_timestamp_before_max_ms: int = _setting(
         _LONG_MAX,
         "long",
         _between(0, _LONG_MAX),
-        "A batch whose first record is further behind the broker's clock is refused",
+        "A batch whose first record is further behind the broker's clock is rejected",
     )
     message_timestamp_type: str = _setting(
         "CreateTime",
         "string",
         _one_of("CreateTime", "LogAppendTime"),
-        "Whether records carry the producer's time or that of the append",
+        "Whether records have the producer's timestamp or that of the append",
     )
     min_cleanable_dirty_ratio: float = _setting(
         0.5,
         "double",
         _between(0, 1),
-        "Compaction runs once this part of the log was written since the last run",
+        "Compaction runs once this share of the log was written since the last run",
     )
     min_compaction_lag_ms: int = _setting(
         0,
@@ -151,16 +151,22 @@ class TopicConfig:
         -1,
         "long",
         _between(-1, _LONG_MAX),
-        "Old segments go when a partition exceeds this size; -1: no limit",
+        "Old segments are removed when a partition exceeds this size; -1: no limit",
     )
     retention_ms: int = _setting(
-        604_800_000, "long", _between(-1, _LONG_MAX), "Segments whose newest record is older go; -1: no limit"
+        604_800_000,
+        "long",
+        _between(-1, _LONG_MAX),
+        "Segments whose newest record is older are removed; -1: no limit",
     )
     segment_bytes: int = _setting(
         1_073_741_824, "int", _between(1024, _INT_MAX), "A segment that would exceed this size is sealed"
     )
     segment_ms: int = _setting(
-        604_800_000, "long", _between(1, _LONG_MAX), "A segment begun longer ago is sealed at the next append"
+        604_800_000,
+        "long",
+        _between(1, _LONG_MAX),
+        "A segment started longer ago is sealed at the next append",
     )
 
     @classmethod

@@ -18,28 +18,37 @@ package are therefore loaded when they are first used, and importing
 `headrace.streams.operators` imports no pyspark.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from headrace.exports import lazily
 
 if TYPE_CHECKING:
-    from headrace.streams.session import local_spark
-    from headrace.streams.source import LogSource, register
+    from headrace.streams.event_time import NO_WATERMARK as NO_WATERMARK
+    from headrace.streams.event_time import Mark as Mark
+    from headrace.streams.event_time import PartitionTime as PartitionTime
+    from headrace.streams.offsets import Position as Position
+    from headrace.streams.source.source import LogSource as LogSource
+    from headrace.streams.source.source import is_log_source as is_log_source
+    from headrace.streams.source.source import register as register
+    from headrace.streams.source.source import register_own as register_own
+    from headrace.streams.spark.session import local_spark as local_spark
+    from headrace.streams.spec import PROCESSING_TIME as PROCESSING_TIME
+    from headrace.streams.spec import StreamSpec as StreamSpec
+    from headrace.streams.spec import counted_time as counted_time
+    from headrace.streams.spec import field_path as field_path
+    from headrace.streams.spec import field_type as field_type
+    from headrace.streams.spec import rows_schema as rows_schema
+    from headrace.streams.start import Start as Start
+    from headrace.streams.start import parse_start as parse_start
 
-__all__ = ["LogSource", "local_spark", "register"]
-
-_HOMES = {
-    "LogSource": "headrace.streams.source",
-    "local_spark": "headrace.streams.session",
-    "register": "headrace.streams.source",
-}
-
-
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(home), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__, __all__ = lazily(
+    __name__,
+    {
+        "event_time": "Mark NO_WATERMARK PartitionTime",
+        "offsets": "Position",
+        "source.source": "LogSource is_log_source register register_own",
+        "spark.session": "local_spark",
+        "spec": "PROCESSING_TIME StreamSpec counted_time field_path field_type rows_schema",
+        "start": "Start parse_start",
+    },
+)

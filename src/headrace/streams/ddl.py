@@ -92,8 +92,17 @@ class _Parser:
         if name == "struct":
             self._expect("<")
             return pa.struct(self.columns(end=">"))
-        known = ", ".join([*_SIMPLE, "decimal", "array", "struct"])
+        if name == "map":
+            return self._between(self._map)
+        known = ", ".join([*_SIMPLE, "decimal", "array", "struct", "map"])
         return self._fail(f"no type {name!r}; there are {known}")
+
+    def _map(self) -> pa.DataType:
+        names = self._type()
+        if not pa.types.is_string(names):
+            self._fail(f"a map with keys of {names}; names in JSON are strings: map<string, …>")
+        self._expect(",")
+        return pa.map_(names, self._type())
 
     def _decimal(self) -> pa.DataType:
         if not self._accept("("):

@@ -1,14 +1,15 @@
-"""Runs an application on records in memory, on a clock that only the test moves.
+"""Runs an application on records in memory, with a clock that only the test moves.
 
     with run_app(app, start="2026-01-05T09:00:00Z") as run:
         run.send("orders", {"region": "north", "amount": 5.0, "placed_at": "2026-01-05T09:00:01Z"})
         run.stop_input()
         assert run.rows("revenue_per_minute")[0]["revenue"] == 5.0
 
-Everything between log and view is what runs in production: stamping, lateness, windows,
-books, the sink, a store. Only the log is a list and time stands still. Without
-PySpark between the stages nothing imports Spark and a case takes milliseconds; with
-`where`, `select` or `with_columns` pass a `spark`, whose projection is then used.
+Views over several topics, such as joins, run in the same way. Everything between log and view is
+what runs in production: stamping, lateness, windows, joins, counters, the sink, a store. Only the
+log is a list, and time stands still. Without PySpark between the stages nothing imports Spark
+and a test takes milliseconds; with `where`, `select` or `with_columns`, pass a `spark`, which
+then computes the projection.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,27 +21,43 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from headrace.app.application import App
-from headrace.app.loading import import_app
-from headrace.app.plans import PlannedStream
-from headrace.app.records import dead_topic, late_topic
+from headrace.app import Aggregation, App, Relation, Stream, Table, View, import_app
+from headrace.app.plan import (
+    PlannedGraph,
+    PlannedStream,
+    dead_topic,
+    is_dataflow,
+    late_topic,
+    makers_of,
+    plan_graph,
+    plan_stream,
+    topics_used,
+    with_stages,
+)
+from headrace.client.write import OutputRecord
 from headrace.errors import ConfigError
+from headrace.records import LATE_PREFIX, STREAM_PREFIX, read_headers
 from headrace.streams.operators import microseconds
-from headrace.testing.application_plan import plan_for_test
-from headrace.testing.application_stream import RecordList, StreamRun
-from headrace.views import Change, OutputRecord, ViewStore, open_store
+from headrace.testing.application_graph import GraphRun
+from headrace.testing.application_stream import StreamRun
+from headrace.testing.topic_feed import RecordList, TopicFeed
+from headrace.views import Change, ViewStore, open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["AppRun", "Aside", "run_app"]
+__all__ = ["AppRun", "SideRecord", "plan_for_test", "run_app"]
 
 _START = "2026-01-01T00:00:00Z"
+_GIVE_SPARK = (
+    'give one: run_app(app, spark=local_spark("tests")), with local_spark from headrace.streams, '
+    "best made once for all tests"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Aside:
-    """A record that was set aside: as it was, why, and what else is known, as text."""
+class SideRecord:
+    """A late or dead record: as it was, the reason, and the rest of its headers, as text."""
 
     reason: str
     key: bytes | None
@@ -51,29 +68,39 @@ class Aside:
 def run_app(
     app: App | str | Path, *, start: str | datetime = _START, spark: "SparkSession | None" = None
 ) -> "AppRun":
-    """An application, or the file of one, ready for records; its clock stands at `start`.
+    """Runs an application, or the file of one; its clock stands at `start`.
 
-    Raises ConfigError if the application makes no sense, or needs a Spark that is not given.
+    Raises ConfigError if the application is invalid, or needs a Spark that is not given.
     """
     found = app if isinstance(app, App) else import_app(Path(app))
-    return AppRun(found, plan_for_test(found, spark), _moment_us(start), spark)
+    streams, graphs = _planned(found, spark)
+    return AppRun(found, streams, graphs, _moment_us(start), spark)
 
 
 class AppRun:
-    """An application that runs. What was sent is taken in as one micro-batch at the next
-    `batch`, `advance`, `stop_input` or look at a result."""
+    """A running application. What was sent is processed as one micro-batch at the next
+    `batch`, `advance`, `stop_input` or access to a result."""
 
     def __init__(
-        self, app: App, streams: Sequence[PlannedStream], now_us: int, spark: "SparkSession | None"
+        self,
+        app: App,
+        streams: Sequence[PlannedStream],
+        graphs: Sequence[PlannedGraph],
+        now_us: int,
+        spark: "SparkSession | None",
     ) -> None:
         self._app = app
         self._now_us = now_us
         self._records = RecordList()
         self._store = open_store(f"memory://test-{uuid4().hex}")
+        self._makers = makers_of(streams)
         self._streams = {
             each.name: StreamRun(app.name, each, self._store, self._records, now_us, spark)
             for each in streams
         }
+        self._graphs = [
+            GraphRun(app.name, each, self._store, self._records, now_us, spark) for each in graphs
+        ]
 
     def __enter__(self) -> Self:
         return self
@@ -82,7 +109,7 @@ class AppRun:
         self.close()
 
     def close(self) -> None:
-        """Forgets everything."""
+        """Drops everything."""
         for view in self._store.views():
             self._store.drop(view)
         self._store.close()
@@ -91,7 +118,7 @@ class AppRun:
 
     @property
     def now(self) -> datetime:
-        """What the clock says."""
+        """The time of the clock."""
         return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=self._now_us)
 
     def send(
@@ -107,31 +134,31 @@ class AppRun:
 
         Their timestamp is the clock's time, or `at`.
         """
-        stream = self._stream(topic)
         moment_us = self._now_us if at is None else _moment_us(at)
-        for value in values:
-            stream.append(value, partition=partition, key=key, moment_us=moment_us, headers=tuple(headers))
+        for feed in self._feeds(topic):
+            for value in values:
+                feed.append(value, partition=partition, key=key, moment_us=moment_us, headers=tuple(headers))
 
     def batch(self) -> None:
-        """Takes in what was sent, as one micro-batch; nothing happens if nothing is due.
+        """Processes what was sent as one micro-batch; nothing happens if nothing is due.
 
-        What this writes to topics that the application reads itself is taken in next.
+        Records that it writes to topics that the application reads itself are processed next.
         """
-        for stream in self._streams.values():
-            stream.step(self._now_us)
+        for query in self._queries:
+            query.step(self._now_us)
         if self._pass_on():
             self.batch()
 
     def advance(self, duration: str | timedelta) -> None:
-        """Lets time pass without input: partitions become idle, and event time goes on when all are."""
+        """Lets time pass without input: partitions become idle, and event time advances when all are."""
         self.batch()
         self._now_us += microseconds(duration)
         self.batch()
 
     def stop_input(self) -> None:
-        """No more input: time passes until every window has closed."""
+        """Ends the input: time passes until every window has closed and no row waits for another."""
         self.batch()
-        self._now_us += max(stream.patience_us for stream in self._streams.values())
+        self._now_us += max(query.patience_us for query in self._queries)
         self.batch()
 
     # --- results ------------------------------------------------------------------------------
@@ -145,18 +172,25 @@ class AppRun:
         return self._up_to_date().read(view)
 
     def changes(self, view: str) -> list[Change]:
-        """Everything that was published, in order; a correction has `before` and `after`."""
+        """Everything published, in order; a correction has `before` and `after`."""
         return self._up_to_date().changes(view, limit=10_000)
 
-    def books(self, view: str) -> dict[str, int]:
+    def counters(self, view: str) -> dict[str, int]:
         """How many rows were on time, corrected, dropped, …; what was never counted is left out."""
-        books = self._up_to_date().reflected(view).books
-        return {name: count for name, count in books.items() if count}
+        counters = self._up_to_date().reflected(view).counters
+        return {name: count for name, count in counters.items() if count}
+
+    def inputs(self, view: str) -> dict[str, dict[str, int]]:
+        """The counters of a view over several topics, by input."""
+        inputs = self._up_to_date().reflected(view).inputs
+        return {name: {word: count for word, count in each.items() if count} for name, each in inputs.items()}
 
     def watermark(self, topic: str) -> datetime | None:
         """The watermark by which the stream's windows close; None before its first record."""
         self.batch()
-        found = self._stream(topic).watermark_us
+        if topic not in self._streams:
+            raise ConfigError(self._unknown(topic, self._streams))
+        found = self._streams[topic].watermark_us
         return None if found is None else datetime.fromtimestamp(0, UTC) + timedelta(microseconds=found)
 
     def topic(self, name: str) -> list[OutputRecord]:
@@ -165,38 +199,55 @@ class AppRun:
         return self._records.of(name)
 
     @property
-    def late(self) -> list[Aside]:
+    def late(self) -> list[SideRecord]:
         """Records that a view dropped, with the window they missed."""
-        return list(_asides(self.topic(late_topic(self._app.name)), "headrace.late."))
+        return list(_side_records(self.topic(late_topic(self._app.name)), LATE_PREFIX))
 
     @property
-    def dead(self) -> list[Aside]:
+    def dead(self) -> list[SideRecord]:
         """Records that could not be read, or came from the far future."""
-        return list(_asides(self.topic(dead_topic(self._app.name)), "headrace.dead."))
+        return list(_side_records(self.topic(dead_topic(self._app.name)), STREAM_PREFIX))
 
     def _up_to_date(self) -> ViewStore:
         self.batch()
         return self._store
 
     def _pass_on(self) -> bool:
-        """Gives what was written to the streams that read it; False if there is nothing."""
-        written = [record for record in self._records.take_new() if record.topic in self._streams]
+        """Passes written records and watermarks to the streams that read them; False if there are none."""
+        known = self._topics()
+        written = [record for record in self._records.take_new() if record.topic in known]
         for record in written:
-            self._streams[record.topic].append_written(record, self._now_us)
-        return bool(written)
+            for feed in self._feeds(record.topic):
+                feed.append_written(record, self._now_us)
+        advanced = [
+            self._streams[name].feeds[name].tell(self._streams[maker].watermark_us)
+            for name, maker in self._makers.items()
+        ]
+        return bool(written) or any(advanced)
 
-    def _stream(self, topic: str) -> StreamRun:
-        if topic not in self._streams:
-            known = ", ".join(self._streams) or "none"
-            raise ConfigError(f"no view of {self._app.name!r} reads a stream {topic!r}; there is: {known}")
-        return self._streams[topic]
+    @property
+    def _queries(self) -> "list[StreamRun | GraphRun]":
+        return [*self._streams.values(), *self._graphs]
+
+    def _topics(self) -> dict[str, None]:
+        return dict.fromkeys(topic for query in self._queries for topic in query.feeds)
+
+    def _feeds(self, topic: str) -> list[TopicFeed]:
+        """The topic as each query that reads it has it."""
+        found = [query.feeds[topic] for query in self._queries if topic in query.feeds]
+        if not found:
+            raise ConfigError(self._unknown(topic, self._topics()))
+        return found
+
+    def _unknown(self, topic: str, topics: Iterable[str]) -> str:
+        known = ", ".join(topics) or "none"
+        return f"no view of {self._app.name!r} reads a stream {topic!r}; the streams are: {known}"
 
 
-def _asides(records: Iterable[OutputRecord], prefix: str) -> Iterator[Aside]:
+def _side_records(records: Iterable[OutputRecord], prefix: str) -> Iterator[SideRecord]:
     for record in records:
-        named = {name: value or b"" for name, value in record.headers if name.startswith(prefix)}
-        about = {name.removeprefix(prefix): value.decode() for name, value in named.items()}
-        yield Aside(reason=about.pop("reason"), key=record.key, value=record.value, about=about)
+        about = read_headers(record.headers, prefix)
+        yield SideRecord(reason=about.pop("reason"), key=record.key, value=record.value, about=about)
 
 
 def _moment_us(moment: str | datetime) -> int:
@@ -204,3 +255,65 @@ def _moment_us(moment: str | datetime) -> int:
     if found.tzinfo is None:
         found = found.replace(tzinfo=UTC)
     return (found - datetime.fromtimestamp(0, UTC)) // timedelta(microseconds=1)
+
+
+# --- the plan -------------------------------------------------------------------------------------
+
+
+def plan_for_test(app: App, spark: "SparkSession | None") -> tuple[PlannedStream, ...]:
+    """The planned streams of an application; raises ConfigError if that needs a Spark and there is none."""
+    return _planned(app, spark)[0]
+
+
+def _planned(
+    app: App, spark: "SparkSession | None"
+) -> tuple[tuple[PlannedStream, ...], tuple[PlannedGraph, ...]]:
+    """The planned streams, and the planned views over several topics."""
+    if spark is not None:
+        from headrace.app.plan import plan_app
+
+        plan = plan_app(app, spark)
+        return plan.streams, plan.graphs
+    if not app.views:
+        raise ConfigError(f"application {app.name!r} has no views and no topics; declare one with @app.view")
+    found = {name: (view, _result(view)) for name, view in app.views.items()}
+    results = {
+        name: (view, result)
+        for name, (view, result) in found.items()
+        if isinstance(result, Aggregation | Stream) and not is_dataflow(result)
+    }
+    streams = [plan_stream(app.streams[topic], results) for topic in topics_used(app, results)]
+    graphs = [
+        plan_graph(app.name, view, result, None)
+        for view, result in found.values()
+        if not isinstance(result, Stream) and is_dataflow(result)
+    ]
+    reading = [(each.view, {source.spec.topic for source in each.graph.sources}) for each in graphs]
+    return with_stages(app, streams, reading), tuple(graphs)
+
+
+def _result(view: View) -> Aggregation | Stream | Table | Relation:
+    try:
+        result: Any = view.function()
+    except Exception as error:
+        if type(error).__module__.startswith("pyspark"):
+            raise ConfigError(
+                f"view {view.name!r} uses PySpark and there is no Spark; {_GIVE_SPARK}"
+            ) from error
+        raise
+    if not isinstance(result, (Aggregation, Stream, Table, Relation)):
+        raise ConfigError(
+            f"view {view.name!r} returns {type(result).__name__}; return a stream, a table, a join or the "
+            "result of .agg(…). Views of plain DataFrames are tested on a log, with headrace.app.run"
+        )
+    if _has_steps(result):
+        raise ConfigError(
+            f"view {view.name!r} has where, select or with_columns, which Spark computes; {_GIVE_SPARK}"
+        )
+    return result
+
+
+def _has_steps(result: Aggregation | Stream | Table | Relation) -> bool:
+    rows = result.stream if isinstance(result, Aggregation) else result
+    inputs = rows.inputs if isinstance(rows, Relation) else ()
+    return bool(rows.steps) or any(map(_has_steps, inputs))

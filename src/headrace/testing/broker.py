@@ -21,9 +21,10 @@ from pathlib import Path
 from typing import Self
 
 from headrace.broker import Broker, BrokerSettings
+from headrace.clock import Clock
 from headrace.errors import HeadraceError
+from headrace.event_loop import new_loop
 from headrace.groups import GroupSettings
-from headrace.serving import new_loop
 from headrace.storage import Disk
 
 __all__ = ["BrokerProcess", "held_port", "running_broker"]
@@ -160,11 +161,16 @@ def _flag(name: str, value: object) -> list[str]:
 
 @contextlib.contextmanager
 def running_broker(
-    data: Path, *, groups: GroupSettings | None = None, disk: Disk | None = None, **settings: object
+    data: Path,
+    *,
+    groups: GroupSettings | None = None,
+    disk: Disk | None = None,
+    clock: Clock | None = None,
+    **settings: object,
 ) -> Iterator[Broker]:
     """A broker on an event loop in a thread of its own, stopped cleanly at the end of the block."""
     chosen = BrokerSettings(data=str(data), **{"listen": "127.0.0.1:0", **settings})  # type: ignore[arg-type]
-    broker = Broker(chosen, group_settings=groups, disk=disk)
+    broker = Broker(chosen, group_settings=groups, disk=disk, clock=clock)
     started, failure, stop = threading.Event(), [], asyncio.Event()
     loop = new_loop()  # the same that a broker of its own has
 

@@ -9,7 +9,7 @@ import errno
 import itertools
 import os
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -44,6 +44,7 @@ class _Directory:
         self.entries: dict[str, _File | _Directory] = {}
         self.durable: dict[str, _File | _Directory] = {}
         self.pending: list[Callable[[dict[str, _File | _Directory]], None]] = []
+        self.locked = False
 
     def change(self, operation: Callable[[dict[str, "_File | _Directory"]], None]) -> None:
         operation(self.entries)
@@ -56,7 +57,8 @@ class SimulatedDisk(Disk):
     `steps` counts everything that changes the disk. Set `crash_at` to a step to
     stop there: that step happens in part or not at all, and every later call
     raises `Crash`. `after_crash` gives the disk as it is found afterwards.
-    Set `failing_syncs` to make that many syncs fail, with the bytes lost as Linux
+    Steps in `failing_steps` fail with an input/output error instead, and nothing is
+    changed by them. Set `failing_syncs` to make that many syncs fail, with the bytes lost as Linux
     loses them: still readable until the restart, never written. Set
     `capacity_bytes` to let space run out. `short_writes` makes writes take fewer
     bytes than given. One thread at a time, as tests are.
@@ -65,10 +67,12 @@ class SimulatedDisk(Disk):
     def __init__(self) -> None:
         self._root = _Directory()
         self._open: dict[int, _File] = {}
+        self._open_directories: dict[int, _Directory] = {}
         self._numbers = itertools.count(1000)
         self.steps = 0
         self.log: list[str] = []
         self.crash_at: int | None = None
+        self.failing_steps: Container[int] = ()
         self.failing_syncs = 0
         self.sync_errno = errno.EIO
         self.capacity_bytes: int | None = None
@@ -79,8 +83,11 @@ class SimulatedDisk(Disk):
     def _step(self, what: str) -> None:
         if self.crash_at is not None and self.steps >= self.crash_at:
             raise Crash(f"at step {self.steps}: {what}")
+        failing = self.steps in self.failing_steps
         self.steps += 1
         self.log.append(what)
+        if failing:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     def after_power_cut(self, rng: random.Random | None = None) -> Self:
         """What a power cut leaves: what was synced, and of the rest an arbitrary part (`rng`) or none."""
@@ -94,6 +101,8 @@ class SimulatedDisk(Disk):
         disk._root = self._root
         for file in _files(self._root):
             file.locked = False
+        for directory in _directories(self._root):
+            directory.locked = False
         return disk
 
     def used_bytes(self) -> int:
@@ -136,7 +145,8 @@ class SimulatedDisk(Disk):
         return fd
 
     def close(self, fd: int) -> None:
-        self._open.pop(fd).locked = False
+        opened = self._open_directories if fd in self._open_directories else self._open
+        opened.pop(fd).locked = False
 
     def pwritev(self, fd: int, buffers: Sequence[Readable], position: int) -> int:
         file, data = self._open[fd], b"".join(bytes(buffer) for buffer in buffers)
@@ -199,6 +209,22 @@ class SimulatedDisk(Disk):
         self._open[fd].locked = True
         return fd
 
+    def lock_directory(self, path: Path) -> int:
+        directory = self._directory(path)
+        if directory.locked:
+            raise BlockingIOError(errno.EAGAIN, "locked", str(path))
+        directory.locked = True
+        fd = next(self._numbers)
+        self._open_directories[fd] = directory
+        return fd
+
+    def is_at(self, fd: int, path: Path) -> bool:
+        opened = self._open.get(fd) or self._open_directories[fd]
+        try:
+            return self._directory(path.parent).entries.get(path.name) is opened
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+
     # -- names
 
     def sync_directory(self, path: Path) -> None:
@@ -236,6 +262,8 @@ class SimulatedDisk(Disk):
         return {name: len(node.data) if isinstance(node, _File) else 0 for name, node in entries.items()}
 
     def exists(self, path: Path) -> bool:
+        if not path.name:
+            return True
         try:
             return path.name in self._directory(path.parent).entries
         except FileNotFoundError:
@@ -297,6 +325,13 @@ def _files(directory: _Directory) -> Iterable[_File]:
             yield from _files(node)
         else:
             yield node
+
+
+def _directories(directory: _Directory) -> Iterable[_Directory]:
+    yield directory
+    for node in directory.entries.values():
+        if isinstance(node, _Directory):
+            yield from _directories(node)
 
 
 def _survivor(directory: _Directory, rng: random.Random | None) -> _Directory:

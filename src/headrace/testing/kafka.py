@@ -297,7 +297,7 @@ def _secured(settings: Mapping[str, str], address: str, users: Mapping[str, str]
 def find_peer_java() -> Path:
     """The `java` that runs a peer; raises PeerUnavailable where there is none."""
     try:
-        return find_java().home / "bin" / "java"
+        return find_java().runtime / "bin" / "java"
     except ConfigError as none_found:
         raise PeerUnavailable(str(none_found)) from none_found
 

@@ -1,7 +1,7 @@
 """A real PostgreSQL for tests, from a wheel; no installation, no open port.
 
 `PostgresServer` runs one in a temporary folder and speaks through a socket there.
-`url` gives a schema of its own to whoever asks.
+`url` gives each caller a schema of its own.
 """
 
 import itertools

@@ -1,22 +1,23 @@
-"""The changes that one micro-batch makes to a view, and what is left of them per key. Pure."""
+"""The changes that one micro-batch makes to a view, and their net effect per key. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.change_kind import ChangeKind
 from headrace.errors import RequestError
 from headrace.views.schema import ViewSchema
 
 __all__ = [
-    "Changed",
-    "Kind",
-    "Net",
+    "ChangedRows",
+    "NetChanges",
     "Offsets",
+    "StagedChanges",
     "ViewBatch",
     "changed_rows",
     "last_rows",
@@ -32,13 +33,15 @@ _PARTS = ("before", "after", "kind")
 _DAY_US = 86_400_000_000
 
 
-class Kind(IntEnum):
-    """Why a row changed: the `kind` column of changes."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedChanges:
+    """Changes of a batch that a task has written where the store keeps them, out of readers' sight.
 
-    CLOSE = 0
-    UPDATE = 1
-    CORRECTION = 2
-    RETRACTION = 3
+    `changed` is their number, `place` where they are, in the store's own words. Both are plain JSON.
+    """
+
+    changed: int
+    place: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +49,14 @@ class ViewBatch:
     """What one micro-batch of one query does to one view.
 
     `changes` has the columns `before` and `after` (structs, null where there is no
-    row), `kind` (see Kind) and the key; None or an empty table where nothing changed.
+    row), `kind` (see `ChangeKind`) and the key; None or an empty table where nothing changed.
     Fields of a row come from `after`, or from the column of that name beside it.
-    Changes of one key count in the order of the table; `distinct` says that no key is in
-    it twice, which then is not looked for. `offsets` are the next offsets to be read, per
-    topic and partition, once this batch is in; `books` are counts that the store adds up.
+    Changes of one key apply in the order of the table; with `distinct`, no key is in it
+    twice, and that is not checked. `offsets` are the next offsets to be read, per topic and
+    partition, once this batch has been applied; `counters` are counts that the store adds up.
+    `staged` are further changes, of other keys, that are in the store already (`StagingStore`).
+    Of a query over several topics, `inputs` are these counts by input, and `watermarks` the
+    event-time watermarks that it has reached, by topic.
     """
 
     query_id: str
@@ -58,13 +64,22 @@ class ViewBatch:
     changes: pa.Table | None = None
     offsets: Offsets = field(default_factory=dict)
     watermark_us: int | None = None
-    books: Mapping[str, int] = field(default_factory=dict)
+    counters: Mapping[str, int] = field(default_factory=dict)
     distinct: bool = False
+    inputs: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    watermarks: Mapping[str, int] = field(default_factory=dict)
+    staged: Sequence[StagedChanges] = ()
+
+    @property
+    def changed(self) -> int:
+        """How many changes it has."""
+        own = 0 if self.changes is None else int(self.changes.num_rows)
+        return own + sum(each.changed for each in self.staged)
 
 
 @dataclass(frozen=True, slots=True)
-class Net:
-    """A batch without detours: rows to put in place, keys to remove; no key is in it twice."""
+class NetChanges:
+    """The net effect of a batch: rows to upsert and keys to remove; no key is in it twice."""
 
     rows: pa.Table
     removed: pa.Table
@@ -74,45 +89,45 @@ class Net:
         return not (self.rows.num_rows or self.removed.num_rows)
 
 
-def net_changes(schema: ViewSchema, changes: pa.Table | None, *, distinct: bool = False) -> Net:
-    """What stands after all the changes; raises RequestError if they are not of this view.
+def net_changes(schema: ViewSchema, changes: pa.Table | None, *, distinct: bool = False) -> NetChanges:
+    """The net effect of the changes; raises RequestError if they do not fit the view.
 
-    `distinct`: as in `ViewBatch`.
+    `distinct` is that of `ViewBatch`.
     """
     if changes is None or changes.num_rows == 0:
-        return Net(schema.columns.empty_table(), pa.schema(schema.key_fields()).empty_table())
+        return NetChanges(schema.columns.empty_table(), pa.schema(schema.key_fields()).empty_table())
     changes = changes.combine_chunks()
     removes = _removes(schema, changes)
-    keys = _normal(schema, _key_table(schema, changes, removes))
+    keys = _normalized(schema, _key_table(schema, changes, removes))
     last = None if distinct else last_rows(keys)
     if last is not None:
         changes, keys, removes = changes.take(last), keys.take(last), pc.take(removes, last)
     if not pc.any(removes).as_py():
-        return Net(_rows(schema, "after", changes, keys), keys.slice(0, 0))
+        return NetChanges(_rows(schema, "after", changes, keys), keys.slice(0, 0))
     kept = pc.invert(removes)
     rows = _rows(schema, "after", changes.filter(kept), keys.filter(kept))
-    return Net(rows, keys.filter(removes))
+    return NetChanges(rows, keys.filter(removes))
 
 
-def overlaid(schema: ViewSchema, nets: Sequence[Net]) -> Net:
-    """Several batches as one: of each key, what the last of them says."""
-    if len(nets) == 1:
-        return nets[0]
+def overlaid(schema: ViewSchema, batches: Sequence[NetChanges]) -> NetChanges:
+    """Several batches as one: for each key, the last of them counts."""
+    if len(batches) == 1:
+        return batches[0]
     key = list(schema.key)
-    keys = pa.concat_tables([part for net in nets for part in (net.removed, net.rows.select(key))])
-    rows = pa.concat_tables([net.rows for net in nets])
+    keys = pa.concat_tables([part for net in batches for part in (net.removed, net.rows.select(key))])
+    rows = pa.concat_tables([net.rows for net in batches])
     newest = last_rows(keys)
     if newest is None:
-        return Net(rows, pa.concat_tables([net.removed for net in nets]))
-    positions = _positions(nets)[newest.to_numpy()]
+        return NetChanges(rows, pa.concat_tables([net.removed for net in batches]))
+    positions = _positions(batches)[newest.to_numpy()]
     kept = rows.take(pa.array(positions[positions >= 0]))
-    return Net(kept, keys.take(newest.filter(pa.array(positions < 0))))
+    return NetChanges(kept, keys.take(newest.filter(pa.array(positions < 0))))
 
 
-def _positions(nets: Sequence[Net]) -> npt.NDArray[np.int64]:
-    """For each key of the concatenated nets, its row among all rows; -1 where it is removed."""
+def _positions(batches: Sequence[NetChanges]) -> npt.NDArray[np.int64]:
+    """For each key of the concatenated batches, its row among all rows; -1 if it is removed."""
     parts, start = [], 0
-    for net in nets:
+    for net in batches:
         parts.append(np.full(net.removed.num_rows, -1, np.int64))
         parts.append(np.arange(start, start + net.rows.num_rows, dtype=np.int64))
         start += net.rows.num_rows
@@ -120,8 +135,8 @@ def _positions(nets: Sequence[Net]) -> npt.NDArray[np.int64]:
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
-    """Changes one by one, each with its key and its whole rows; a row that is not there is masked out."""
+class ChangedRows:
+    """Changes one by one, each with its key and its whole rows; missing rows are masked."""
 
     keys: pa.Table
     kinds: list[int]
@@ -131,17 +146,17 @@ class Changed:
     has_after: list[bool]
 
 
-def changed_rows(schema: ViewSchema, changes: pa.Table) -> Changed:
-    """Every change of a batch, detours included; raises RequestError as `net_changes` does."""
+def changed_rows(schema: ViewSchema, changes: pa.Table) -> ChangedRows:
+    """Every single change of a batch; raises RequestError as `net_changes` does."""
     changes = changes.combine_chunks()
     removes = _removes(schema, changes)
-    keys = _normal(schema, _key_table(schema, changes, removes))
+    keys = _normalized(schema, _key_table(schema, changes, removes))
     if "before" in changes.column_names and pa.types.is_struct(changes["before"].type):
         had_before = pc.is_valid(changes["before"]).to_pylist()
         before = _rows(schema, "before", changes, keys)
     else:
         had_before, before = [False] * changes.num_rows, keys
-    return Changed(
+    return ChangedRows(
         keys=keys,
         kinds=pc.cast(changes["kind"], pa.int64()).to_pylist(),
         before=before,
@@ -152,7 +167,7 @@ def changed_rows(schema: ViewSchema, changes: pa.Table) -> Changed:
 
 
 def last_rows(keys: pa.Table) -> pa.Array | None:
-    """Indices, ascending, of the last row of each key; None when every key is there once."""
+    """Indices, ascending, of the last row of each key; None if every key occurs once."""
     numbered = keys.append_column("", pa.array(np.arange(keys.num_rows)))
     names = [f"k{index}" for index in range(keys.num_columns)]
     numbered = numbered.rename_columns([*names, "row"])
@@ -162,8 +177,8 @@ def last_rows(keys: pa.Table) -> pa.Array | None:
     return pa.array(np.sort(grouped["row_max"].to_numpy()))
 
 
-def _normal(schema: ViewSchema, keys: pa.Table) -> pa.Table:
-    """Keys of which equal ones have equal bits: one NaN, no -0.0."""
+def _normalized(schema: ViewSchema, keys: pa.Table) -> pa.Table:
+    """Keys normalized so that equal ones have equal bits: one NaN, no -0.0."""
     for index, each in enumerate(schema.key_fields()):
         if pa.types.is_floating(each.type):
             column = pc.add(keys.column(index), pa.scalar(0.0, each.type))  # -0.0 + 0.0 is 0.0
@@ -179,12 +194,12 @@ def _removes(schema: ViewSchema, changes: pa.Table) -> pa.Array:
             f"view {schema.name!r}: changes need the columns after and kind, and have "
             f"{', '.join(changes.column_names)}"
         )
-    retracted = pc.equal(changes["kind"], pa.scalar(int(Kind.RETRACTION), changes["kind"].type))
+    retracted = pc.equal(changes["kind"], pa.scalar(int(ChangeKind.RETRACTION), changes["kind"].type))
     return pc.or_(pc.is_null(changes["after"]), pc.fill_null(retracted, False)).combine_chunks()
 
 
 def _key_table(schema: ViewSchema, changes: pa.Table, removes: pa.Array) -> pa.Table:
-    """The key of every change: from the columns beside, else from `after`, or from `before` if removed."""
+    """The key of every change: from its own columns, else from `after`, or from `before` if removed."""
     columns = []
     for each in schema.key_fields():
         if each.name in changes.column_names and each.name not in _PARTS:
@@ -242,4 +257,4 @@ def _check_years(column: pa.ChunkedArray) -> None:
         return
     range_ = pc.min_max(numbers)
     if range_["min"].is_valid and not first <= range_["min"].as_py() <= range_["max"].as_py() <= last:
-        raise pa.ArrowInvalid("a time outside of the years 1 to 9999")
+        raise pa.ArrowInvalid("a time outside the years 1 to 9999")

@@ -1,9 +1,8 @@
-"""Which batch of which query a view reflects, and what may come next. Pure.
+"""The ledger of a view: which batch of which query it reflects, and what may come next. Pure.
 
-Every store keeps one ledger a view and changes it in the same step that changes the
-rows, so the two never disagree. A batch that is already in is told apart by its
-number; the query's id stands beside it, because a query without its checkpoint counts
-from 0 again.
+Every store keeps one ledger per view and changes it atomically with the rows, so the two
+never disagree. A batch that has been applied is recognised by its number, together with the
+query's id, because a query that has lost its checkpoint counts from 0 again.
 """
 
 import json
@@ -15,27 +14,30 @@ from headrace.errors import FencedError, RequestError
 from headrace.views.batch import Offsets, ViewBatch
 from headrace.views.schema import ViewSchema
 
-__all__ = ["Entry", "Ledger", "Reflected"]
+__all__ = ["Accepted", "Ledger", "Reflected"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reflected:
-    """What a view shows: everything before these offsets, as of this batch.
+    """What a view reflects: everything before these offsets, as of this batch.
 
     `batch_id` is -1 and `query_id` None before the first batch. `offsets` are the next
-    ones to be read, by topic and partition; `books` are totals since the query began.
+    ones to be read, by topic and partition; `counters` are totals since the query began. Of a
+    query over several topics, `inputs` are these totals by input, and `watermarks` are by topic.
     """
 
     query_id: str | None = None
     batch_id: int = -1
     offsets: Offsets = field(default_factory=dict)
     watermark_us: int | None = None
-    books: Mapping[str, int] = field(default_factory=dict)
+    counters: Mapping[str, int] = field(default_factory=dict)
+    inputs: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    watermarks: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """The ledger after a batch; `resets` when all older rows go first."""
+class Accepted:
+    """The ledger after a batch; with `resets`, the batch replaces all older rows."""
 
     ledger: "Ledger"
     resets: bool
@@ -45,8 +47,8 @@ class Entry:
 class Ledger:
     """The state of one view beside its rows.
 
-    `sequence` numbers the view's changes for `ViewStore.changes`. The three fields
-    that begin with `next_` hold a query that began and has not written yet.
+    `sequence` numbers the view's changes for `ViewStore.changes`. The three fields that
+    begin with `next_` are those of a query that has begun and not written yet.
     """
 
     schema: ViewSchema
@@ -57,7 +59,7 @@ class Ledger:
     next_batch: int = 0
 
     def begin(self, query_id: str, schema: ViewSchema | None, first_batch: int) -> "Ledger":
-        """The ledger once `query_id` owns the view; the rows stay until its first batch comes."""
+        """The ledger with `query_id` as the view's owner; the rows stay until its first batch."""
         wanted = self.schema if schema is None else schema
         if query_id == self.reflected.query_id:
             _require_same(self.schema, wanted)
@@ -66,52 +68,52 @@ class Ledger:
             return self
         return replace(self, next_query=query_id, next_schema=wanted, next_batch=first_batch)
 
-    def enter(self, batch: ViewBatch) -> Entry | None:
-        """What the batch makes of the ledger, or None if it is in already.
+    def accept(self, batch: ViewBatch) -> Accepted | None:
+        """The ledger after the batch, or None if it has been applied already.
 
         Raises FencedError when another query owns the view, and RequestError when
         batches are missing in between.
         """
         if self.next_query is not None:
-            return self._enter_first(batch)
+            return self._accept_first(batch)
         if batch.query_id != self.reflected.query_id:
             raise self._foreign(batch.query_id, self.reflected.query_id)
         if batch.batch_id <= self.reflected.batch_id:
             return None
         self._require_next(batch, self.reflected.batch_id + 1)
-        return Entry(replace(self, reflected=_advanced(self.reflected, batch)), resets=False)
+        return Accepted(replace(self, reflected=_advanced(self.reflected, batch)), resets=False)
 
-    def _enter_first(self, batch: ViewBatch) -> Entry:
+    def _accept_first(self, batch: ViewBatch) -> Accepted:
         if batch.query_id != self.next_query:
             raise self._foreign(batch.query_id, self.next_query)
         self._require_next(batch, self.next_batch)
         begun = Ledger(
             schema=self.next_schema or self.schema,
             reflected=_advanced(Reflected(), batch),
-            # One number stays unused, so that whoever follows the changes notices the break.
+            # One number stays unused, so that followers of the changes notice the break.
             sequence=self.sequence + (self.reflected.query_id is not None),
         )
-        return Entry(begun, resets=True)
+        return Accepted(begun, resets=True)
 
     def _foreign(self, query_id: str, owner: str | None) -> FencedError:
         name = self.schema.name
         if owner is None:
             return FencedError(f"view {name!r} has no query yet; call begin({name!r}, {query_id!r}) first")
         return FencedError(
-            f"view {name!r} belongs to query {owner} now, and query {query_id} must stop; "
-            "to write it again from there, begin it anew"
+            f"view {name!r} belongs to query {owner} now, so query {query_id} must stop; "
+            "to write it from there again, call begin"
         )
 
     def _require_next(self, batch: ViewBatch, expected: int) -> None:
         if batch.batch_id != expected:
             raise RequestError(
-                f"view {self.schema.name!r} awaits batch {expected} of query {batch.query_id} and was given "
-                f"{batch.batch_id}: batches in between never reached this store (was it replaced or "
+                f"view {self.schema.name!r} expects batch {expected} of query {batch.query_id} but was given "
+                f"{batch.batch_id}: the batches in between never reached this store (was it replaced or "
                 "restored?). Rebuild the view from the log"
             )
 
     def require_rows_of(self, schema: ViewSchema) -> None:
-        """Raises RequestError when the view was made with another key or other columns."""
+        """Raises RequestError if the view was created with another key or other columns."""
         _require_same(self.schema, schema)
 
     def with_schema(self, schema: ViewSchema) -> "Ledger":
@@ -122,21 +124,26 @@ class Ledger:
 
     def dumps(self) -> str:
         """As JSON text, for `loads`."""
-        return json.dumps(
-            {
-                "schema": self.schema.to_json(),
-                "reflected": reflected_to_json(self.reflected),
-                "sequence": self.sequence,
-                "next_query": self.next_query,
-                "next_schema": self.next_schema.to_json() if self.next_schema else None,
-                "next_batch": self.next_batch,
-            }
-        )
+        return json.dumps(self.to_json())
 
     @classmethod
     def loads(cls, text: str | bytes) -> "Ledger":
         """The ledger that `dumps` was called on."""
-        data = json.loads(text)
+        return cls.from_json(json.loads(text))
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, for `from_json`."""
+        return {
+            "schema": self.schema.to_json(),
+            "reflected": reflected_to_json(self.reflected),
+            "sequence": self.sequence,
+            "next_query": self.next_query,
+            "next_schema": self.next_schema.to_json() if self.next_schema else None,
+            "next_batch": self.next_batch,
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> "Ledger":
         return cls(
             schema=ViewSchema.from_json(data["schema"]),
             reflected=reflected_from_json(data["reflected"]),
@@ -148,7 +155,7 @@ class Ledger:
 
 
 def reflected_to_json(reflected: Reflected) -> dict[str, Any]:
-    """A plain form; partitions become text, as JSON's names must be."""
+    """Plain values; partitions become text, as keys in JSON must be."""
     return {
         "query_id": reflected.query_id,
         "batch_id": reflected.batch_id,
@@ -157,7 +164,9 @@ def reflected_to_json(reflected: Reflected) -> dict[str, Any]:
             for topic, each in reflected.offsets.items()
         },
         "watermark_us": reflected.watermark_us,
-        "books": dict(reflected.books),
+        "counters": dict(reflected.counters),
+        "inputs": {name: dict(each) for name, each in reflected.inputs.items()},
+        "watermarks": dict(reflected.watermarks),
     }
 
 
@@ -171,7 +180,9 @@ def reflected_from_json(data: dict[str, Any]) -> Reflected:
         batch_id=data["batch_id"],
         offsets=offsets,
         watermark_us=data["watermark_us"],
-        books=data["books"],
+        counters=data["counters"] if "counters" in data else data["books"],  # of an earlier version
+        inputs=data.get("inputs", {}),
+        watermarks=data.get("watermarks", {}),
     )
 
 
@@ -186,16 +197,22 @@ def _advanced(before: Reflected, batch: ViewBatch) -> Reflected:
             for topic in sorted(topics)
         },
         watermark_us=max(marks, default=None),
-        books={
-            name: before.books.get(name, 0) + batch.books.get(name, 0)
-            for name in [*before.books, *(each for each in batch.books if each not in before.books)]
+        counters=_added(before.counters, batch.counters),
+        inputs={
+            name: _added(before.inputs.get(name, {}), batch.inputs.get(name, {}))
+            for name in dict.fromkeys([*before.inputs, *batch.inputs])
         },
+        watermarks={**before.watermarks, **batch.watermarks},
     )
+
+
+def _added(before: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
+    return {name: before.get(name, 0) + more.get(name, 0) for name in dict.fromkeys([*before, *more])}
 
 
 def _require_same(stored: ViewSchema, wanted: ViewSchema) -> None:
     if not stored.same_rows(wanted):
         raise RequestError(
-            f"view {stored.name!r} was made differently: {stored.differences(wanted)}. Rebuild it from the "
-            "log, or give the new view another name"
+            f"view {stored.name!r} was created differently: {stored.differences(wanted)}. Rebuild it from "
+            "the log, or give the new view another name"
         )

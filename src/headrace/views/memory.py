@@ -2,25 +2,23 @@
 
 import threading
 from collections import deque
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from headrace.views.batch import Net, ViewBatch, net_changes, overlaid
-from headrace.views.changelog import kept_changes
-from headrace.views.ledger import Entry, Ledger, Reflected
-from headrace.views.ledgered import Ledgered
+from headrace.views.batch import NetChanges, ViewBatch, net_changes, overlaid
+from headrace.views.changes import Change, kept_changes
+from headrace.views.ledger import Accepted, Ledger, Reflected
 from headrace.views.schema import ViewSchema
-from headrace.views.selecting import Condition, Order, Selection, select
-from headrace.views.store import Change, Snapshot, require_since, require_view
+from headrace.views.selection import Choose, select
+from headrace.views.store import LedgeredStore, Snapshot, require_since, require_view
 
 __all__ = ["MemoryStore"]
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
-    """A view at one moment; replaced whole, so that readers never see half a batch."""
+class _StoredView:
+    """One version of a view; replaced as a whole, so that readers never see half a batch."""
 
     ledger: Ledger
     rows: pa.Table
@@ -28,101 +26,97 @@ class _Kept:
 
 
 @dataclass(slots=True)
-class _Shelf:
+class _SharedViews:
     """The views of one name, shared by every store opened under it."""
 
-    views: dict[str, _Kept] = field(default_factory=dict)
+    views: dict[str, _StoredView] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
-_shelves: dict[str, _Shelf] = {}
+_shared_views: dict[str, _SharedViews] = {}
 
 
-class MemoryStore(Ledgered):
+class MemoryStore(LedgeredStore):
     """A ViewStore on Arrow tables; stores of one name share their views within the process.
 
     Every batch copies the view's table: meant for tests, not for large views.
     """
 
     def __init__(self, name: str) -> None:
-        self._shelf = _shelves.setdefault(name, _Shelf())
+        self._shared = _shared_views.setdefault(name, _SharedViews())
 
     def prepare(self, schema: ViewSchema) -> None:
-        with self._shelf.lock:
-            kept = self._shelf.views.get(schema.name)
-            if kept is None:
-                self._shelf.views[schema.name] = _Kept(Ledger(schema=schema), schema.columns.empty_table())
+        with self._shared.lock:
+            stored = self._shared.views.get(schema.name)
+            if stored is None:
+                self._shared.views[schema.name] = _StoredView(
+                    Ledger(schema=schema), schema.columns.empty_table()
+                )
                 return
-            kept.ledger.require_rows_of(schema)
-            self._put(_Kept(kept.ledger.with_schema(schema), kept.rows, kept.changes))
+            stored.ledger.require_rows_of(schema)
+            self._put(_StoredView(stored.ledger.with_schema(schema), stored.rows, stored.changes))
 
     def begin(
         self, view: str, query_id: str, *, schema: ViewSchema | None = None, first_batch: int = 0
     ) -> Reflected:
-        with self._shelf.lock:
-            kept = self._kept(view)
-            ledger = kept.ledger.begin(query_id, schema, first_batch)
-            self._put(_Kept(ledger, kept.rows, kept.changes))
+        with self._shared.lock:
+            stored = self._stored(view)
+            ledger = stored.ledger.begin(query_id, schema, first_batch)
+            self._put(_StoredView(ledger, stored.rows, stored.changes))
             return ledger.reflected
 
     def apply(self, view: str, batch: ViewBatch) -> bool:
-        with self._shelf.lock:
-            kept = self._kept(view)
-            entry = kept.ledger.enter(batch)
-            if entry is None:
+        with self._shared.lock:
+            stored = self._stored(view)
+            accepted = stored.ledger.accept(batch)
+            if accepted is None:
                 return False
-            schema = entry.ledger.schema
+            schema = accepted.ledger.schema
             net = net_changes(schema, batch.changes, distinct=batch.distinct)
-            if not entry.resets:
-                net = overlaid(schema, [Net(kept.rows, net.removed.slice(0, 0)), net])
-            self._put(_with_changes(entry, net.rows, kept.changes, batch))
+            if not accepted.resets:
+                net = overlaid(schema, [NetChanges(stored.rows, net.removed.slice(0, 0)), net])
+            self._put(_with_changes(accepted, net.rows, stored.changes, batch))
             return True
 
-    def snapshot(
-        self,
-        view: str,
-        *,
-        where: Iterable[Condition] = (),
-        order: Iterable[Order] = (),
-        limit: int | None = None,
-        offset: int = 0,
-    ) -> Snapshot:
-        kept = self._kept(view)
-        selection = Selection.of(kept.ledger.schema, where, order, limit, offset)
-        return Snapshot(select(kept.rows, selection), kept.ledger.reflected)
+    def _snapshot(self, view: str, choose: Choose) -> Snapshot:
+        stored = self._stored(view)
+        selection = choose(stored.ledger.schema)
+        return Snapshot(select(stored.rows, selection), stored.ledger.reflected)
 
     def changes(self, view: str, since: int = 0, limit: int = 1_000) -> list[Change]:
-        kept = self._kept(view)
-        oldest = kept.changes[0].sequence if kept.changes else None
-        require_since(view, since, oldest, kept.ledger.sequence)
-        return [each for each in kept.changes if each.sequence > since][:limit]
+        stored = self._stored(view)
+        oldest = stored.changes[0].sequence if stored.changes else None
+        require_since(view, since, oldest, stored.ledger.sequence)
+        return [each for each in stored.changes if each.sequence > since][:limit]
 
     def views(self) -> list[str]:
-        return sorted(self._shelf.views)
+        return sorted(self._shared.views)
 
     def drop(self, view: str) -> None:
-        with self._shelf.lock:
-            self._shelf.views.pop(view, None)
+        with self._shared.lock:
+            self._shared.views.pop(view, None)
 
     def close(self) -> None:
-        """Nothing to give back: the views stay for other stores of the name."""
+        """Nothing to close: the views stay for other stores of the name."""
 
     def _ledger(self, view: str) -> Ledger:
-        return self._kept(view).ledger
+        return self._stored(view).ledger
 
-    def _kept(self, view: str) -> _Kept:
-        kept = self._shelf.views.get(view)
-        require_view(kept.ledger if kept else None, view, self._shelf.views)
-        assert kept is not None
-        return kept
+    def _stored(self, view: str) -> _StoredView:
+        stored = self._shared.views.get(view)
+        require_view(stored.ledger if stored else None, view, self._shared.views)
+        assert stored is not None
+        return stored
 
-    def _put(self, kept: _Kept) -> None:
-        self._shelf.views[kept.ledger.schema.name] = kept
+    def _put(self, stored: _StoredView) -> None:
+        self._shared.views[stored.ledger.schema.name] = stored
 
 
-def _with_changes(entry: Entry, rows: pa.Table, before: tuple[Change, ...], batch: ViewBatch) -> _Kept:
-    schema = entry.ledger.schema
-    new, sequence = kept_changes(schema, batch, entry.ledger.sequence)
-    changes = deque(() if entry.resets else before, maxlen=schema.keep_changes)
+def _with_changes(
+    accepted: Accepted, rows: pa.Table, before: tuple[Change, ...], batch: ViewBatch
+) -> _StoredView:
+    schema = accepted.ledger.schema
+    new, sequence = kept_changes(schema, batch, accepted.ledger.sequence)
+    changes = deque(() if accepted.resets else before, maxlen=schema.keep_changes)
     changes.extend(new)
-    return _Kept(entry.ledger.with_sequence(sequence), rows, tuple(changes))
+    return _StoredView(accepted.ledger.with_sequence(sequence), rows, tuple(changes))

@@ -1,4 +1,4 @@
-"""What a view is called, what its rows look like and which columns tell them apart."""
+"""The schema of a view: its name, its columns, and the key that identifies a row."""
 
 import base64
 import re
@@ -15,12 +15,12 @@ __all__ = ["ViewSchema", "is_nested"]
 # Short and plain, because a view's name becomes a table, a folder and a topic.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,47}", re.ASCII)
 _RESERVED = ("sqlite_", "headrace_", "pg_")
-_MAX_COLUMN_BYTES = 63  # PostgreSQL cuts longer identifiers off in silence
+_MAX_COLUMN_BYTES = 63  # PostgreSQL silently truncates longer identifiers
 
 
 @dataclass(frozen=True, slots=True)
 class ViewSchema:
-    """A view's name, its key and its columns; raises RequestError on what no store could keep.
+    """A view's name, key and columns; raises RequestError for what no store could keep.
 
     `key` names columns of `columns`; no two rows of the view have the same values in
     them. Null is a value like any other there, NaN is equal to itself, and -0.0 is 0.0
@@ -47,7 +47,7 @@ class ViewSchema:
         return [self.columns.field(name) for name in self.key]
 
     def value_names(self) -> list[str]:
-        """The columns that are not of the key."""
+        """The columns that are not in the key."""
         return [name for name in self.columns.names if name not in self.key]
 
     def to_json(self) -> dict[str, Any]:

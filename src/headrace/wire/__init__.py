@@ -12,25 +12,32 @@ is None. May import `records`, `errors`.
 
 from headrace.wire.apis import Api, VersionRange, name_of, versions_of
 from headrace.wire.codec import decoder, encoder
-from headrace.wire.frames import (
+from headrace.wire.frame_assembler import SIZE_BYTES, SMALL_FRAME_BYTES, FrameAssembler, FrameBuffers
+from headrace.wire.messages import (
     Request,
     decode_request,
     encode_request,
     encode_response,
     response_body_reader,
 )
-from headrace.wire.framing import FrameAssembler
+from headrace.wire.repeated_requests import FetchShape, ProduceShape
 from headrace.wire.schemas import ErrorCode
-from headrace.wire.values import Deferred, Fields, Frame, MalformedError
+from headrace.wire.values import Cursor, Deferred, Fields, Frame, MalformedError
 
 __all__ = [
+    "SIZE_BYTES",
+    "SMALL_FRAME_BYTES",
     "Api",
+    "Cursor",
     "Deferred",
     "ErrorCode",
+    "FetchShape",
     "Fields",
     "Frame",
     "FrameAssembler",
+    "FrameBuffers",
     "MalformedError",
+    "ProduceShape",
     "Request",
     "VersionRange",
     "decode_request",

@@ -6,19 +6,19 @@ from functools import cache
 from itertools import groupby
 from typing import Any
 
-from headrace.wire import hot
+from headrace.wire import fast_codec
 from headrace.wire.schemas import MESSAGES, Field
-from headrace.wire.shapes import inside, shape
+from headrace.wire.structures import fields_of, shape
 from headrace.wire.values import (
     FIXED,
     FORMS,
     UUID,
-    Codec,
     Cursor,
     Fields,
     Frame,
     MalformedError,
     Reader,
+    ValueCodec,
     Writer,
     array,
     blob,
@@ -47,7 +47,7 @@ def is_flexible(api_key: int, version: int, kind: str) -> bool:
 
 
 @cache
-def _message(api_key: int, version: int, kind: str) -> Codec:
+def _message(api_key: int, version: int, kind: str) -> ValueCodec:
     fields = MESSAGES[api_key].request if kind == REQUEST else MESSAGES[api_key].response
     return _structure((api_key, kind), fields, fields, version, is_flexible(api_key, version, kind))
 
@@ -55,21 +55,21 @@ def _message(api_key: int, version: int, kind: str) -> Codec:
 def decoder(api_key: int, version: int, kind: str) -> Reader:
     """Reads one message from a cursor; raises MalformedError on anything that does not fit."""
     read = general_decoder(api_key, version, kind)
-    read_hot = hot.reader_of(api_key, version) if kind == REQUEST else None
-    if read_hot is None:
+    read_fast = fast_codec.reader_of(api_key, version) if kind == REQUEST else None
+    if read_fast is None:
         return read
-    return lambda cursor: read_hot(cursor) or read(cursor)
+    return lambda cursor: read_fast(cursor) or read(cursor)
 
 
 def encoder(api_key: int, version: int, kind: str) -> Writer:
     """Appends one message, given as a dict of the fields that differ from their defaults."""
     write = general_encoder(api_key, version, kind)
-    write_hot = hot.writer_of(api_key, version) if kind == RESPONSE else None
-    if write_hot is None:
+    write_fast = fast_codec.writer_of(api_key, version) if kind == RESPONSE else None
+    if write_fast is None:
         return write
 
     def write_either(out: Frame, fields: Mapping[str, Any]) -> None:
-        if not write_hot(out, fields):
+        if not write_fast(out, fields):
             write(out, fields)
 
     return write_either
@@ -90,17 +90,17 @@ def general_encoder(api_key: int, version: int, kind: str) -> Writer:
 
 def _structure(
     path: tuple[Any, ...], fields: tuple[Field, ...], family: tuple[Field, ...], version: int, flexible: bool
-) -> Codec:
+) -> ValueCodec:
     """The codec of one version's fields; its shape has those of the whole family, all versions' fields."""
     kind = shape(path, family)
     present = [
-        (field, _field((*path, field.name), field, inside(family, field.name), version, flexible))
+        (field, _field((*path, field.name), field, fields_of(family, field.name), version, flexible))
         for field in fields
         if field.first <= version <= field.last
     ]
     plain = [(field, codec) for field, codec in present if field.tag is None]
     tagged = {field.tag: (field, codec) for field, codec in present if field.tag is not None}
-    return Codec(
+    return ValueCodec(
         _structure_reader(kind, plain, tagged, flexible),
         _structure_writer(kind, plain, tagged, flexible),
         sum(codec.least_bytes for _, codec in plain) + flexible,
@@ -109,25 +109,25 @@ def _structure(
 
 def _field(
     path: tuple[Any, ...], field: Field, family: tuple[Field, ...], version: int, flexible: bool
-) -> Codec:
+) -> ValueCodec:
     if field.kind == "struct":
         codec = _structure(path, field.of, family, version, flexible)
     else:
         codec = _value(field, flexible, field.nullable and not field.array)
     if field.array:
-        return Codec(*array(codec, flexible, field.nullable), 1 if flexible else 4)
+        return ValueCodec(*array(codec, flexible, field.nullable), 1 if flexible else 4)
     return _nullable_structure(codec) if field.kind == "struct" and field.nullable else codec
 
 
-def _value(field: Field, flexible: bool, nullable: bool) -> Codec:
+def _value(field: Field, flexible: bool, nullable: bool) -> ValueCodec:
     if field.kind in FIXED:
-        return Codec(*FIXED[field.kind])
+        return ValueCodec(*FIXED[field.kind])
     if field.kind == "uuid":
         return UUID
-    return Codec(*blob(field.kind, flexible, nullable), 1 if flexible else 2)
+    return ValueCodec(*blob(field.kind, flexible, nullable), 1 if flexible else 2)
 
 
-def _nullable_structure(codec: Codec) -> Codec:
+def _nullable_structure(codec: ValueCodec) -> ValueCodec:
     """A structure behind a byte that says whether it is there (KIP-893)."""
     read_inner, write_inner = codec.read, codec.write
 
@@ -139,13 +139,15 @@ def _nullable_structure(codec: Codec) -> Codec:
         if value is not None:
             write_inner(out, value)
 
-    return Codec(read, write, 1)
+    return ValueCodec(read, write, 1)
 
 
-Tagged = Mapping[int, tuple[Field, Codec]]
+Tagged = Mapping[int, tuple[Field, ValueCodec]]
 
 
-def _runs(plain: list[tuple[Field, Codec]]) -> Iterator[tuple[struct.Struct | None, list[Field], Codec]]:
+def _runs(
+    plain: list[tuple[Field, ValueCodec]],
+) -> Iterator[tuple[struct.Struct | None, list[Field], ValueCodec]]:
     """Neighbours of a fixed width together, to be read and written in one go; the others one by one."""
     for fixed, run in groupby(plain, key=lambda each: each[0].kind in FORMS and not each[0].array):
         if fixed:
@@ -156,7 +158,7 @@ def _runs(plain: list[tuple[Field, Codec]]) -> Iterator[tuple[struct.Struct | No
 
 
 def _structure_reader(
-    kind: type[Fields], plain: list[tuple[Field, Codec]], tagged: Tagged, flexible: bool
+    kind: type[Fields], plain: list[tuple[Field, ValueCodec]], tagged: Tagged, flexible: bool
 ) -> Reader:
     steps = [
         _run_reader(form, fields) if form is not None else _field_reader(fields[0].name, codec.read)
@@ -181,10 +183,10 @@ def _structure_reader(
     return read
 
 
-Step = Callable[[Cursor, dict[str, Any]], None]
+FieldStep = Callable[[Cursor, dict[str, Any]], None]
 
 
-def _run_reader(form: struct.Struct, fields: list[Field]) -> Step:
+def _run_reader(form: struct.Struct, fields: list[Field]) -> FieldStep:
     names, unpack_from, size = [field.name for field in fields], form.unpack_from, form.size
 
     def step(cursor: Cursor, values: dict[str, Any]) -> None:
@@ -195,7 +197,7 @@ def _run_reader(form: struct.Struct, fields: list[Field]) -> Step:
     return step
 
 
-def _field_reader(name: str, read: Reader) -> Step:
+def _field_reader(name: str, read: Reader) -> FieldStep:
     def step(cursor: Cursor, values: dict[str, Any]) -> None:
         values[name] = read(cursor)
 
@@ -218,7 +220,7 @@ def read_tags(cursor: Cursor, tagged: Tagged, values: dict[str, Any]) -> None:
 
 
 def _structure_writer(
-    kind: type[Fields], plain: list[tuple[Field, Codec]], tagged: Tagged, flexible: bool
+    kind: type[Fields], plain: list[tuple[Field, ValueCodec]], tagged: Tagged, flexible: bool
 ) -> Writer:
     steps = [
         _run_writer(form, fields) if form is not None else _field_writer(fields[0], codec.write)

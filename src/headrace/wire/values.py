@@ -19,13 +19,13 @@ __all__ = [
     "FORMS",
     "MAX_ELEMENTS",
     "UUID",
-    "Codec",
     "Cursor",
     "Deferred",
     "Fields",
     "Frame",
     "MalformedError",
     "Reader",
+    "ValueCodec",
     "Writer",
     "array",
     "blob",
@@ -54,8 +54,8 @@ class Fields:
         def __getattr__(self, name: str) -> Any: ...
 
     def __repr__(self) -> str:
-        inside = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
-        return f"{type(self).__name__}({inside})"
+        fields_of = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
+        return f"{type(self).__name__}({fields_of})"
 
 
 class Cursor:
@@ -195,7 +195,7 @@ def _write_uuid(out: Frame, value: uuid.UUID | None) -> None:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Codec:
+class ValueCodec:
     """How one type is read and written, and the fewest bytes it takes."""
 
     read: Reader
@@ -203,7 +203,7 @@ class Codec:
     least_bytes: int
 
 
-UUID = Codec(_read_uuid, _write_uuid, 16)
+UUID = ValueCodec(_read_uuid, _write_uuid, 16)
 
 
 # --- lengths: legacy (fixed width, -1 is null) and compact (varint of length + 1, 0 is null) --
@@ -261,7 +261,7 @@ def blob(kind: str, flexible: bool, nullable: bool) -> tuple[Reader, Writer]:
     return read, write
 
 
-def array(item: Codec, flexible: bool, nullable: bool) -> tuple[Reader, Writer]:
+def array(item: ValueCodec, flexible: bool, nullable: bool) -> tuple[Reader, Writer]:
     read_length = _read_compact_length if flexible else _read_legacy_length
     write_length: Writer = _write_compact_length if flexible else _write_int32
     read_item, write_item, least_bytes = item.read, item.write, max(item.least_bytes, 1)

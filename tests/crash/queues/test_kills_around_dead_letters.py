@@ -10,8 +10,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from queue_member import REJECT, QueueMember
 
-from headrace.cli.queue_questions import describe_queue
-from headrace.client.channel import Channel
+from headrace.client import Connection
+from headrace.client.connect.channel import Channel
+from headrace.client.queues import describe_queue
 from headrace.errors import RetriableError
 from headrace.testing.broker import BrokerProcess
 from headrace.wire import Api
@@ -70,7 +71,7 @@ def finish(broker: BrokerProcess) -> None:
     member = QueueMember(broker.port, QUEUE, "last", topic_id(broker))
     assert member.beat(QUEUE).error_code == 0
     deadline = time.monotonic() + PATIENCE_S
-    while describe_queue(broker.bootstrap, QUEUE)["partitions"][0]["left"]:
+    while describe_queue(Connection(bootstrap_servers=broker.bootstrap), QUEUE)["partitions"][0]["left"]:
         assert time.monotonic() < deadline, "not finished in time"
         assert member.beat().error_code == 0
         member.fetch(wait_ms=500)

@@ -28,7 +28,7 @@ from confluent_kafka.admin import (
 from queue_consumer import CURSED, POISON
 from queue_ledger import Ledger, broken_invariants
 
-from headrace.client.channel import Channel
+from headrace.client.connect.channel import Channel
 from headrace.errors import RetriableError
 from headrace.testing.broker import BrokerProcess
 from headrace.wire import Api

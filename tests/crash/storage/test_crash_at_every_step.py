@@ -15,7 +15,7 @@ import pytest
 from headrace.errors import CorruptionError
 from headrace.records import Record, decode_batch, encode_batch
 from headrace.storage import Files, PartitionLog, TopicConfig
-from headrace.storage.ahead import ZerosPolicy
+from headrace.storage.segments.zeros_ahead import ZerosPolicy
 from headrace.testing.batches import batches_in
 from headrace.testing.disk import Crash, SimulatedDisk
 

@@ -18,13 +18,13 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from headrace.app.rebuilds import rows_as_changes
+from headrace.app.query.shadow_build import rows_as_changes
 from headrace.errors import DiskError
 from headrace.storage import PartitionLog, TopicConfig
-from headrace.streams.engine.bucket_files import BucketFiles
-from headrace.streams.engine.bucket_log import Head
 from headrace.streams.engine.messages import Kind
-from headrace.streams.engine.parcels import Parcels
+from headrace.streams.engine.spill import SpillFiles
+from headrace.streams.engine.state_files import BucketFiles
+from headrace.streams.engine.state_log import Head
 from headrace.testing.batches import batch, read_all
 from headrace.views import ViewBatch, ViewSchema, open_store
 
@@ -140,11 +140,20 @@ def test_retention_makes_room_on_a_file_system_without_a_byte_left(mounted):
 
 
 @pytest.mark.skipif(not hasattr(os, "RWF_NOWAIT"), reason="tmpfs is Linux's")
-def test_state_parcels_and_views_in_files_say_that_a_file_system_is_full_and_go_on_with_room(mounted):
+def test_state_spill_files_and_views_in_files_say_that_a_file_system_is_full_and_go_on_with_room(mounted):
     root = mounted("small", "-t", "tmpfs", "-o", "size=1m", "tmpfs")
     state, head = (
-        BucketFiles(root / "state", 0),
-        Head(number=0, token="token", base=0, watermark_us=0, delta_bytes=0, snapshot_bytes=0),
+        BucketFiles(root / "state", 0, "q"),
+        Head(
+            number=0,
+            query="q",
+            token="token",
+            made_from="",
+            base=0,
+            watermark_us=0,
+            delta_bytes=0,
+            snapshot_bytes=0,
+        ),
     )
     with pytest.raises(DiskError, match="make room") as refused:
         state.put(head, [os.urandom(2_000_000)])
@@ -152,12 +161,12 @@ def test_state_parcels_and_views_in_files_say_that_a_file_system_is_full_and_go_
     state.put(replace(head, token="other"), [b"less"])
     assert state.entry(0) == (replace(head, token="other"), [b"less"])
     shutil.rmtree(root / "state")
-    parcels = Parcels(root / "parcels", min_bytes=1)
+    spill = SpillFiles(root / "spill", min_bytes=1)
     with pytest.raises(DiskError, match="make room") as refused:
-        parcels.sent(Kind.CHANGES, os.urandom(2_000_000))
+        spill.sent(Kind.CHANGES, os.urandom(2_000_000))
     assert refused.value.full
-    assert parcels.received(*parcels.sent(Kind.CHANGES, bytes(900_000))) == (Kind.CHANGES, bytes(900_000))
-    parcels.remove_all()
+    assert spill.received(*spill.sent(Kind.CHANGES, bytes(900_000))) == (Kind.CHANGES, bytes(900_000))
+    spill.remove_all()
     views = open_store(f"parquet:///{root}/views")
     views.prepare(COUNTS)
     views.begin(COUNTS.name, "q")

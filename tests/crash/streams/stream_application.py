@@ -1,8 +1,8 @@
 """An application with a view in each kind of store, for processes that are killed."""
 
 from headrace import App, agg, hopping, session, tumbling
-from headrace.app.starting import RunOptions
-from headrace.steps import STEPS, WORKER_STEPS
+from headrace.app.options import RunOptions
+from headrace.crash_points import STORE_POINTS, WORKER_POINTS
 
 TOPIC = "readings"
 VIEWS = {"per_second": "sqlite", "overlapping": "postgresql", "visits": "parquet", "maxima": "topic"}
@@ -13,7 +13,7 @@ AROUND = (*(f"view {name}" for name in VIEWS), "records", "progress", "done")
 INSIDE = tuple(
     f"{name}: {step}"
     for name, store in VIEWS.items()
-    for step in STEPS
+    for step in STORE_POINTS
     if step != "tidied" or store == "parquet"
 )
 
@@ -56,4 +56,4 @@ def application(stores: dict[str, str]) -> App:
     return app
 
 
-__all__ = ["AROUND", "INSIDE", "TOPIC", "VIEWS", "WORKER_STEPS", "RunOptions", "application"]
+__all__ = ["AROUND", "INSIDE", "TOPIC", "VIEWS", "WORKER_POINTS", "RunOptions", "application"]

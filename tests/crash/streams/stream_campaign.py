@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -69,10 +69,13 @@ class Traffic(threading.Thread):
         for _ in range(5):
             self._number += 1
             try:
-                sender.produce(TOPIC, self._value(), partition=self._random.randrange(3))
+                self._produce(sender)
             except (BufferError, KafkaException):
                 return
             sender.poll(0)
+
+    def _produce(self, sender: Any) -> None:
+        sender.produce(TOPIC, self._value(), partition=self._random.randrange(3))
 
     def _value(self) -> bytes:
         chance = self._random.random()
@@ -91,11 +94,24 @@ class Traffic(threading.Thread):
 class Life:
     """One process of the driver; `lines` are what it said so far."""
 
-    def __init__(self, data: Path, stores: dict[str, str]) -> None:
+    def __init__(
+        self,
+        data: Path,
+        stores: dict[str, str],
+        application: str = "stream_application",
+        *,
+        sinks: str = "driver",
+    ) -> None:
         self.messages = data.with_name("driver.messages")
         self._deaths = data.with_name("deaths")
         self._family: dict[int, str] = {}
-        order = {"data": str(data), "stores": stores, "deaths": str(self._deaths)}
+        order = {
+            "data": str(data),
+            "stores": stores,
+            "deaths": str(self._deaths),
+            "application": application,
+            "sinks": sinks,
+        }
         self._process = subprocess.Popen(
             [sys.executable, DRIVER, json.dumps(order)],
             stdin=subprocess.PIPE,
@@ -185,7 +201,7 @@ class Life:
         self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()
 
-    def prove(self, ends: dict[int, int]) -> dict[str, dict[str, Any]]:
+    def prove(self, ends: dict[str, dict[int, int]]) -> dict[str, dict[str, Any]]:
         """What it found of each view, once they reflect everything before `ends`."""
         self._tell({"prove": ends})
         verdicts = {}
@@ -278,6 +294,72 @@ def kill(pid: int) -> bool:
     return True
 
 
+# --- a campaign -----------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def outlived(
+    begin: Callable[[], Life], traffic: Traffic, kills: Sequence[str], seed: int
+) -> Iterator[tuple[Life, Connection]]:
+    """Lives of the driver one after the other, until all `kills` are done: the last one, and its log.
+
+    A kill is "driver", "worker" or "broker" (at a random moment), the name of a step at
+    which the driver dies, or "worker at STEP". Whatever the driver outlives happens in one life.
+    """
+    print("seed", seed, "kills", kills)
+    chance, waiting = random.Random(seed), list(kills)
+    traffic.start()
+    life = None
+    try:
+        while True:
+            life = begin()
+            told = life.wait_for("bootstrap")
+            traffic.to(told["bootstrap"])
+            if _is_outlived(life, told["broker"], waiting, chance):
+                break
+            traffic.away()
+        traffic.end()
+        yield life, Connection(bootstrap_servers=told["bootstrap"])
+        life.end()
+    finally:
+        if life is not None:
+            life.kill()
+        traffic.end()
+
+
+def _is_outlived(life: Life, broker: int, waiting: list[str], chance: random.Random) -> bool:
+    """Takes kills off the list and does them; False as soon as the driver is dead."""
+    life.wait_for("batch")
+    while waiting:
+        print(len(waiting), "kills to do", flush=True)
+        match waiting.pop(0).split(" at "):
+            case ["worker"]:
+                while not kill(chance.choice(life.wait_workers())):
+                    pass  # it had just ended by itself
+            case ["worker", step]:
+                life.kill_worker_at(step)
+            case ["broker"]:
+                broker = _kill_broker(life, broker)
+            case ["driver"]:
+                for _ in range(chance.randrange(3)):
+                    life.wait_for("batch")
+                life.die()
+                return False
+            case [step]:
+                life.die_at(step, after=chance.randrange(3))
+                return False
+        life.wait_batch()
+    return True
+
+
+def _kill_broker(life: Life, broker: int) -> int:
+    """The number of its successor."""
+    assert kill(broker)
+    while "the log died" not in (said := life.wait_for("message")["message"]):
+        pass
+    return int(said.rpartition("process ")[2].rstrip(")"))
+
+
 # --- what is on the log ---------------------------------------------------------------------------
 
 
@@ -311,14 +393,17 @@ def readable(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def check(connection: Connection, verdicts: dict[str, dict[str, Any]], views: set[str]) -> dict[str, int]:
-    """EachRecordOnceInSink, ViewEqualsRecomputation, BooksBalance; returns what was counted."""
+    """EachRecordOnceInSink, ViewEqualsRecomputation, CountersBalance; returns what was counted."""
     assert verdicts.keys() == views
     for verdict in verdicts.values():
         assert not verdict["differences"] and verdict["rows"], f"ViewEqualsRecomputation: {verdict}"
+        assert not verdict.get("failure"), verdict
     source = records_on(connection, TOPIC)
     rows = readable(source)
     for verdict in verdicts.values():
-        assert sum(verdict["books"].values()) == len(source), f"BooksBalance: {verdict} of {len(source)}"
+        assert sum(verdict["counters"].values()) == len(source), (
+            f"CountersBalance: {verdict} of {len(source)}"
+        )
     large = [json.loads(each["value"]) for each in records_on(connection, "large")]
     wanted = Counter(row["id"] for row in rows if row["amount"] > 900)
     assert Counter(row["id"] for row in large) == wanted, "EachRecordOnceInSink: large"
@@ -329,9 +414,9 @@ def check(connection: Connection, verdicts: dict[str, dict[str, Any]], views: se
     )
     late = [headers_of(each) for each in records_on(connection, "crash.late")]
     _check_late(late, verdicts)
-    _check_changelog(connection)
-    books = Counter(verdicts["per_second"]["books"])
-    return {"records": len(source), "late": len(late), **books}
+    check_changelog(connection, "maxima")
+    counters = Counter(verdicts["per_second"]["counters"])
+    return {"records": len(source), "late": len(late), **counters}
 
 
 def _check_late(late: list[dict[str, str]], verdicts: dict[str, dict[str, Any]]) -> None:
@@ -342,24 +427,24 @@ def _check_late(late: list[dict[str, str]], verdicts: dict[str, dict[str, Any]])
     for name, verdict in verdicts.items():
         of_view = [each for each in late if each["headrace.late.view"] == name]
         rows = sum(int(each.get("headrace.late.rows", 1)) for each in of_view)
-        assert rows == verdict["books"].get("dropped", 0), f"EachRecordOnceInSink: late records of {name}"
+        assert rows == verdict["counters"].get("dropped", 0), f"EachRecordOnceInSink: late records of {name}"
 
 
-def _check_changelog(connection: Connection) -> None:
+def check_changelog(connection: Connection, topic: str) -> None:
     """Each change of a key begins where the one before it ended."""
     last: dict[bytes, Any] = {}
-    for record in records_on(connection, "maxima"):
+    for record in records_on(connection, topic):
         if record["key"] is None or record["value"] is None:
             continue
         change = json.loads(record["value"])
         if "after" not in change:
             continue
-        assert change["before"] == last.get(record["key"]), f"EachRecordOnceInSink: maxima {change}"
+        assert change["before"] == last.get(record["key"]), f"EachRecordOnceInSink: {topic} {change}"
         if change["kind"] != "retract":  # the first half of a correction's pair, which names the row again
             last[record["key"]] = change["after"]
     assert last
 
 
-def log_ends(connection: Connection) -> dict[int, int]:
+def log_ends(connection: Connection, topics: tuple[str, ...] = (TOPIC,)) -> dict[str, dict[int, int]]:
     with RawFetcher(connection) as fetcher:
-        return fetcher.offsets(TOPIC, LATEST)
+        return {topic: fetcher.offsets(topic, LATEST) for topic in topics}

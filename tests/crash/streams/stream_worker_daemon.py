@@ -9,7 +9,7 @@ import runpy
 import signal
 from pathlib import Path
 
-from headrace import steps
+from headrace import crash_points
 
 __all__ = ["DEATHS", "order_death"]
 
@@ -37,5 +37,5 @@ def obey(step: str) -> None:
 
 
 if __name__ == "__main__":
-    steps.watch(obey)
-    runpy.run_module("headrace.streams.worker_daemon", run_name="__main__")
+    crash_points.watch(obey)
+    runpy.run_module("headrace.streams.spark.worker_daemon", run_name="__main__")

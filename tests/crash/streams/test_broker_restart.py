@@ -3,12 +3,13 @@
 import threading
 
 from headrace.client import Connection
+from headrace.client.topics import TopicSettings
+from headrace.client.write import OutputRecord, RecordSink
 from headrace.testing.broker import BrokerProcess
-from headrace.views import OutputRecord, RecordSink, TopicSettings
 
 
 def test_a_batch_is_written_after_the_only_broker_died_and_came_back(tmp_path):
-    """The client library may wait for ever here (see `client/clients.py`), so somebody else looks on."""
+    """The client library may wait for ever here (see `client/connect/clients.py`), so a thread watches."""
     written = []
     with BrokerProcess(tmp_path) as broker:
         log = Connection(bootstrap_servers=broker.bootstrap)

@@ -11,9 +11,10 @@ import pytest
 from stream_application import AROUND, INSIDE, VIEWS, application
 from stream_campaign import TOPIC, Traffic, check, log_ends
 
-from headrace import steps
-from headrace.app.running import RunOptions, running
-from headrace.app.verifying import verify_view
+from headrace import crash_points
+from headrace.app.options import RunOptions
+from headrace.app.run.runner import running
+from headrace.app.verify.recompute import verify_view
 from headrace.client import Connection
 from headrace.testing.broker import BrokerProcess
 
@@ -44,7 +45,7 @@ class Failing:
 def fail_at(spark, wanted, stores, tmp_path, seed):
     print("seed", seed)
     failing, traffic, told = Failing(wanted), Traffic(seed), []
-    steps.watch(failing.in_store)
+    crash_points.watch(failing.in_store)
     with BrokerProcess(tmp_path / "log") as broker:
         log = Connection(bootstrap_servers=broker.bootstrap)
         options = RunOptions(
@@ -61,7 +62,7 @@ def fail_at(spark, wanted, stores, tmp_path, seed):
             while failing.left:
                 assert not started.wait(0.1)
             traffic.end()
-            ends, views = log_ends(log), started.plan.streams[0].views
+            ends, views = log_ends(log)[TOPIC], started.plan.streams[0].views
             while any(started.stores[name].reflected(name).offsets.get(TOPIC) != ends for name in VIEWS):
                 assert not started.wait(0.1)
             verdicts = {}
@@ -72,10 +73,10 @@ def fail_at(spark, wanted, stores, tmp_path, seed):
                     verdicts[name] = {
                         "rows": found.rows,
                         "differences": found.differences,
-                        "books": dict(found.reflected.books),
+                        "counters": dict(found.reflected.counters),
                     }
             print(json.dumps(check(log, verdicts, set(VIEWS))))
-    assert sum("started again" in each for each in told) == len(wanted)
+    assert sum("will be restarted" in each for each in told) == len(wanted)
 
 
 def test_each_result_is_there_once_after_a_failure_at_each_step_of_the_sink(spark, stores, tmp_path):

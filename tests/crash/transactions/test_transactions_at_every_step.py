@@ -28,7 +28,7 @@ from pathlib import Path
 import pytest
 from clients.raw_transactions import RawProducer
 
-from headrace.client.channel import Channel
+from headrace.client.connect.channel import Channel
 from headrace.records import decode_batch
 from headrace.testing.batches import batches_in
 from headrace.testing.broker import running_broker

@@ -16,9 +16,9 @@ from view_stores import COUNTS, new_name
 from writer import REGIONS, content, records
 
 from headrace.client import EARLIEST, LATEST, RawFetcher
+from headrace.crash_points import STORE_POINTS
 from headrace.records import decode_columns
-from headrace.steps import STEPS
-from headrace.views import Kind, open_store
+from headrace.views import ChangeKind, open_store
 
 pytestmark = pytest.mark.xdist_group("stores")
 
@@ -33,13 +33,13 @@ WRITER = Path(__file__).parent / "writer.py"
 
 
 def each_record_once_in_sink(store, batches):
-    """EachRecordOnceInSink: the view is what its batches make of it, each taken once; so are its books."""
+    """EachRecordOnceInSink: the view is what its batches make of it, each taken once; so are its counters."""
     expected = {}
     for number in range(batches):
         changes = content(number, "q").changes.to_pylist()
         for change in changes:
             key = (change["region"], change["window_start"])
-            if change["kind"] == Kind.RETRACTION:
+            if change["kind"] == ChangeKind.RETRACTION:
                 expected.pop(key, None)
             else:
                 expected[key] = change["after"]
@@ -47,7 +47,7 @@ def each_record_once_in_sink(store, batches):
     rows = {(each["region"], each["window_start"]): each for each in found.rows.to_pylist()}
     assert rows == expected and found.rows.num_rows == len(expected)
     assert found.reflected.batch_id == batches - 1
-    assert found.reflected.books == {"on_time": REGIONS * batches}
+    assert found.reflected.counters == {"on_time": REGIONS * batches}
     assert found.reflected.offsets == {"t": {0: 10 * batches}}
 
 
@@ -90,7 +90,7 @@ def survive(url, kills):
     assert not killed
     if kills:
         number, step = kills[-1]
-        committed = STEPS.index(step) >= STEPS.index("committed")
+        committed = STORE_POINTS.index(step) >= STORE_POINTS.index("committed")
         assert told[0] == [number, not committed], f"after {step!r}"
 
 
@@ -113,7 +113,7 @@ def test_many_kills_one_after_the_other(url, seed):
         step = chosen.choice(steps_of(url))
         kills.append((number, step))
         # A batch that is in cannot be killed again: its steps are not reached.
-        number += 1 if STEPS.index(step) >= STEPS.index("committed") else chosen.randint(0, 1)
+        number += 1 if STORE_POINTS.index(step) >= STORE_POINTS.index("committed") else chosen.randint(0, 1)
     survive(url, kills)
     store = open_store(url)
     each_record_once_in_sink(store, BATCHES)

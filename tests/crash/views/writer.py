@@ -15,9 +15,11 @@ sys.path[:0] = [str(HERE), str(HERE.parents[1] / "contract")]
 
 from view_stores import COUNTS, batch, put, remove, row  # noqa: E402
 
-from headrace import steps  # noqa: E402
+from headrace import crash_points  # noqa: E402
 from headrace.client import Connection  # noqa: E402
-from headrace.views import OutputRecord, RecordSink, TopicSettings, ViewBatch, open_store  # noqa: E402
+from headrace.client.topics import TopicSettings  # noqa: E402
+from headrace.client.write import OutputRecord, RecordSink  # noqa: E402
+from headrace.views import ViewBatch, open_store  # noqa: E402
 
 REGIONS = 6
 
@@ -29,7 +31,7 @@ def content(number: int, query: str) -> ViewBatch:
         changes.append(put(row("r0", number - 1, 100 + number), before=row("r0", number - 1, 0)))
         changes.append(remove(row("r1", number - 1, 1)))
     return batch(
-        number, *changes, query=query, offsets={"t": {0: 10 * (number + 1)}}, books={"on_time": REGIONS}
+        number, *changes, query=query, offsets={"t": {0: 10 * (number + 1)}}, counters={"on_time": REGIONS}
     )
 
 
@@ -44,7 +46,7 @@ def main(order: dict) -> None:
         if (current, step) == (order["batch"], order["step"]):
             os.kill(os.getpid(), signal.SIGKILL)
 
-    steps.watch(die)
+    crash_points.watch(die)
     if order["what"] == "view":
         store = open_store(order["url"])
         store.prepare(COUNTS)

@@ -12,11 +12,12 @@ import psutil
 import pytest
 from tests.integration.access.conftest import PASSWORDS
 from tests.integration.console.http_client import ask
-from tests.integration.direct.receivers import Receiver
+from tests.integration.hooks.receivers import Receiver
 
 from headrace.app.loading import load_app
-from headrace.app.proving import verified
-from headrace.app.running import RunOptions, running
+from headrace.app.options import RunOptions
+from headrace.app.run.runner import running
+from headrace.app.verify.command import verified
 from headrace.client import Connection, Identity, consumer, producer
 from headrace.errors import RequestError
 from headrace.streams import register
@@ -65,7 +66,7 @@ def password_file(tmp_path):
 
 @pytest.fixture
 def alice(secured, password_file):
-    """As docs/security.md has it: what an application named `till…` needs, and nothing else."""
+    """As docs/guides/security.md has it: what an application named `till…` needs, and nothing else."""
     for operation in ("READ", "WRITE", "CREATE"):
         secured.allow("alice", operation, "TOPIC", "till", prefixed=True)
         secured.allow("alice", operation, "TOPIC", "headrace-batches")
@@ -163,7 +164,7 @@ def test_an_application_with_all_that_is_beside_it(alice, file, spark, tmp_path,
         assert {each.data["order_id"] for each in receiver.requests} == {"o-7", "o-8", "o-9", "o-10"}
     verdicts = {each.view: each for each in verified(app, options)}
     assert verdicts["revenue"].is_equal and verdicts[f"{app.name}.totals"].is_equal
-    assert verdicts["revenue"].reflected.books["dead"] == 1
+    assert verdicts["revenue"].reflected.counters["dead"] == 1
     require_no_password_in(data)
 
 

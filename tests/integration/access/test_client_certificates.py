@@ -15,10 +15,11 @@ from tests.integration.access.conftest import PASSWORDS
 from tests.integration.console.http_client import ask
 
 from headrace.app.loading import load_app
-from headrace.app.running import RunOptions, running
+from headrace.app.options import RunOptions
+from headrace.app.run.runner import running
 from headrace.cli.main import run
 from headrace.client import LATEST, Connection, Identity, RawFetcher, consumer, producer, require_log
-from headrace.client.channel import Channel
+from headrace.client.connect.channel import Channel
 from headrace.errors import ConfigError, RequestError, RetriableError
 from headrace.records.columns import decode_columns
 from headrace.streams import register
@@ -232,7 +233,7 @@ def test_a_large_request_amid_a_login_leaves_no_memory_taken(carol, mallory, sec
                 client.sendall(bytes(login) + large)
                 while client.recv(1000):
                     pass
-        assert broker.request_memory.held_bytes == 0
+        assert broker.services.memory.held_bytes == 0
 
 
 # --- Spark --------------------------------------------------------------------------------------

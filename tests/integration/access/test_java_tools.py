@@ -36,7 +36,7 @@ def tool(secured, jars, tmp_path):
             f' username="{user}" password="{given}";\n'
         )
         quick = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]  # each lives for a second or two
-        command = [str(find_java().home / "bin" / "java"), *quick, "-cp", f"{jars}/*", main]
+        command = [str(find_java().runtime / "bin" / "java"), *quick, "-cp", f"{jars}/*", main]
         command += ["--bootstrap-server", secured.bootstrap, "--command-config", str(login), *arguments]
         done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=90)
         assert done.returncode == expect, done.stdout + done.stderr

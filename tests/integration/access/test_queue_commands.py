@@ -8,8 +8,8 @@ import pytest
 from access.conftest import PASSWORDS
 
 from headrace.cli.main import run
-from headrace.client.channel import Channel
-from headrace.client.login import Security
+from headrace.client.connect.channel import Channel
+from headrace.client.connect.login import Security
 from headrace.wire import Api
 
 MECHANISMS = ["SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN"]

@@ -12,10 +12,13 @@ from typing import Any
 import pyarrow.compute as pc
 
 from headrace import App, agg, tumbling
-from headrace.app.running import Running, RunOptions, running
-from headrace.app.sink import BatchReport, ignore
-from headrace.app.verifying import verify_view
-from headrace.client import LATEST, Connection, RawFetcher, producer
+from headrace.app.options import RunOptions
+from headrace.app.query.sink import ignore
+from headrace.app.run.runner import Running, running
+from headrace.app.status.batch_report import BatchReport
+from headrace.app.verify.recompute import verify_view
+from headrace.client import EARLIEST, LATEST, Connection, RawFetcher, producer
+from headrace.records import decode_columns
 from headrace.views import open_store
 
 TIMEOUT_S = 150
@@ -145,6 +148,22 @@ def log_ends(log: Connection, topic: str) -> dict[int, int]:
         return fetcher.offsets(topic, LATEST)
 
 
+def read(log: Connection, topic: str) -> list[dict[str, Any]]:
+    """All records of a topic, partition by partition."""
+    with RawFetcher(log) as fetcher:
+        starts, ends = fetcher.offsets(topic, EARLIEST), fetcher.offsets(topic, LATEST)
+        return [
+            each
+            for partition, start in starts.items()
+            for part in fetcher.fetch(topic, partition, start, ends[partition])
+            for each in decode_columns(part, start_offset=start).to_pylist()
+        ]
+
+
+def headers_of(record: dict[str, Any]) -> dict[str, bytes]:
+    return {each["key"]: each["value"] for each in record["headers"]}
+
+
 def rows(store: str, view: str = "counts") -> list[dict[str, Any]]:
     with contextlib.closing(open_store(store)) as opened:
         return opened.read(view).to_pylist()
@@ -164,12 +183,12 @@ def reflected(store: str, view: str = "counts") -> Any:
 
 
 def require_equal(spark: Any, app: App, log: Connection, store: str) -> None:
-    """The view equals its recomputation from the log, and its books account for every record."""
-    from headrace.app.planning import plan_app
+    """The view equals its recomputation from the log, and its counters account for every record."""
+    from headrace.app.plan.planner import plan_app
 
     planned = plan_app(app, spark).streams[0]
     with contextlib.closing(open_store(store)) as opened:
         verdict = verify_view(spark, planned, 0, opened, log)
     assert verdict.is_equal, verdict.differences[:3]
     read = verdict.reflected.offsets[planned.name]
-    assert sum(verdict.reflected.books.values()) == sum(read.values())
+    assert sum(verdict.reflected.counters.values()) == sum(read.values())

@@ -12,8 +12,8 @@ import pytest
 from tests.integration.console.http_client import ask
 from tests.integration.console.shop import Shop
 
-from headrace.app.console_process import ConsoleProcess, free_address
-from headrace.app.starting import locked
+from headrace.app.processes.sidecars import ConsoleSidecar, free_address
+from headrace.app.status.lock import locked
 from headrace.errors import ConfigError
 
 TIMEOUT_S = 60
@@ -31,7 +31,7 @@ def commands():
 
 @pytest.fixture
 def beside(our_log, shop, commands):
-    console = ConsoleProcess(shop.data, our_log, "127.0.0.1:0", environment={}, on_command=commands.put)
+    console = ConsoleSidecar(shop.data, our_log, "127.0.0.1:0", environment={}, on_command=commands.put)
     yield console
     console.end()
 
@@ -50,7 +50,7 @@ def test_a_killed_console_is_started_again_where_it_was_and_passes_commands_on(b
             said = None
             while said is None:  # not more often than every second
                 said = beside.check()
-            assert "started again" in said
+            assert "was restarted" in said
             assert beside.pid != before
             assert ask(url, "GET", "/healthz").json["driver"] == "running"
 
@@ -68,9 +68,9 @@ def test_a_console_ends_with_the_process_that_started_it(our_log, shop):
     program = f"""
 import sys
 from pathlib import Path
-from headrace.app.console_process import ConsoleProcess
+from headrace.app.processes.sidecars import ConsoleSidecar
 from headrace.client import Connection
-console = ConsoleProcess(Path({str(shop.data)!r}), {our_log!r}, "127.0.0.1:0",
+console = ConsoleSidecar(Path({str(shop.data)!r}), {our_log!r}, "127.0.0.1:0",
                          environment={{}}, on_command=print)
 print(console.pid, flush=True)
 sys.stdin.read()
@@ -88,5 +88,5 @@ def test_a_taken_port_is_said_and_a_default_one_is_replaced(our_log, shop):
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         assert free_address(address) == "127.0.0.1:0"
         with pytest.raises(ConfigError, match="the console on"):
-            ConsoleProcess(shop.data, our_log, address, environment={}, on_command=lambda _: None)
+            ConsoleSidecar(shop.data, our_log, address, environment={}, on_command=lambda _: None)
     assert free_address(address) == address

@@ -7,7 +7,7 @@ from tests.integration.views.reading import read
 from topics import create_topic
 
 from headrace import agg, tumbling
-from headrace.app.proving import verified
+from headrace.app.verify.command import verified
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -51,8 +51,14 @@ def either_log(request):
     return request.getfixturevalue("our_log" if request.param == "ours" else "kafka_log")
 
 
+@pytest.fixture(params=["driver", pytest.param("executors", marks=pytest.mark.slow)])
+def sinks(request):
+    """Who writes what the tasks make."""
+    return request.param
+
+
 def require_proof(app, log, data, topic, store, *, builds=1):
-    """Every view equals its recomputation, the books have every record, and each topic what belongs there.
+    """Every view equals its recomputation, the counters have every record, and each topic what belongs there.
 
     What goes to topics is there once for each build; what is made from it, of the last one alone.
     """
@@ -61,12 +67,12 @@ def require_proof(app, log, data, topic, store, *, builds=1):
     assert [(each.failure, each.differences) for each in verdicts.values()] == [(None, ())] * 2
     shown, ends = reflected(store), log_ends(log, topic)
     assert shown.offsets == {topic: ends}
-    books, total = shown.books, sum(ends.values())
-    assert sum(books.values()) == total
-    assert min(books[name] for name in ("on_time", "corrected", "dropped", "dead")) > 0
+    counters, total = shown.counters, sum(ends.values())
+    assert sum(counters.values()) == total
+    assert min(counters[name] for name in ("on_time", "corrected", "dropped", "dead")) > 0
     asides = (f"{app.name}.dead", f"{app.name}.late", f"{topic}-copies")
     dead, late, copies = (read(log, name) for name in asides)
-    wanted = (books["dead"], books["dropped"], total - books["dead"])
+    wanted = (counters["dead"], counters["dropped"], total - counters["dead"])
     assert (len(dead), len(late), len(copies)) == tuple(builds * count for count in wanted)
     assert {each["value"] for each in dead} == {b"{no JSON"}
     assert all("headrace.dead.error" in {header["key"] for header in each["headers"]} for each in dead)
@@ -75,24 +81,24 @@ def require_proof(app, log, data, topic, store, *, builds=1):
     assert sum(row["n"] for row in rows(store, "copied")) * builds == len(copies)
     sizes = sum(row["size"] for row in rows(store, "copied"))
     assert sizes * builds == sum(len(each["value"]) for each in copies)
-    assert sum(reflected(store, "copied").books.values()) * builds == len(copies)
+    assert sum(reflected(store, "copied").counters.values()) * builds == len(copies)
 
 
 def test_an_application_catches_up_is_proved_goes_on_after_a_restart_and_is_rebuilt(
-    spark, either_log, tmp_path
+    spark, either_log, sinks, tmp_path
 ):
     log, topic, store, data = either_log, new_topic(), f"sqlite:///{tmp_path}/views.db", tmp_path / "data"
     create_topic(log, 2, topic)
     for partition in (0, 1):
         send(log, topic, traffic(partition, until=100), partition)
-    catch_up(two_stages(topic, store), log, data)
+    catch_up(two_stages(topic, store), log, data, sinks=sinks)
     require_proof(two_stages(topic, store), log, data, topic, store)
     first = reflected(store)
     for partition in (0, 1):
         send(log, topic, traffic(10 + partition, first=100, until=1000), partition)
-    catch_up(two_stages(topic, store), log, data)
+    catch_up(two_stages(topic, store), log, data, sinks=sinks)
     require_proof(two_stages(topic, store), log, data, topic, store)
     again = reflected(store)
     assert again.query_id == first.query_id and again.batch_id > first.batch_id
-    catch_up(two_stages(topic, store), log, data, rebuild=True)
+    catch_up(two_stages(topic, store), log, data, sinks=sinks, rebuild=True)
     require_proof(two_stages(topic, store), log, data, topic, store, builds=2)

@@ -6,10 +6,10 @@ from pyspark.sql import functions as F  # noqa: N812
 from topics import create_topic
 
 from headrace import App, agg, tumbling
-from headrace.app.checkpoints import told_so_far
-from headrace.app.manifest import Manifest
-from headrace.app.planning import plan_app
-from headrace.app.proving import verified
+from headrace.app.plan.planner import plan_app
+from headrace.app.query.checkpoints import side_progress
+from headrace.app.query.manifest import Manifest
+from headrace.app.verify.command import verified
 from headrace.cli.main import run
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
@@ -54,19 +54,19 @@ def test_it_counts_once_before_and_after_a_rebuild(spark, our_log, tmp_path):
     assert run(again) == 0
     catch_up(after, our_log, data)
     assert [row["n"] for row in rows(store)] == [3]
-    assert reflected(store).books["dead"] == reflected(store).books["corrected"] == 1
+    assert reflected(store).counters["dead"] == reflected(store).counters["corrected"] == 1
     assert all(each.is_equal for each in verified(after, options(our_log, data)))
 
     # Built anew, the old record can be read, and the new one repeats it.
     catch_up(after, our_log, data, rebuild=True)
     assert [row["n"] for row in rows(store)] == [3]
-    assert reflected(store).books == {"on_time": 4, "filtered": 1, "repeated": 1}
+    assert reflected(store).counters == {"on_time": 4, "filtered": 1, "repeated": 1}
     assert all(each.is_equal for each in verified(after, options(our_log, data)))
 
     # A rebuild of the same code tells no letter twice: those of its predecessor are its own.
     manifest = Manifest.read(data / "queries" / topic)
-    told = told_so_far(plan_app(after, spark), options(our_log, data), our_log)[topic]
-    assert told.queries == (manifest.query_id,)
-    follower = Manifest.new({}, 8, told=told)
+    progress = side_progress(plan_app(after, spark), options(our_log, data), our_log)[topic]
+    assert progress.queries == (manifest.query_id,)
+    follower = Manifest.new({}, 8, progress=progress)
     spec = follower.spec(after.streams[topic].spec)
     assert spec.letters_of == (follower.query_id, manifest.query_id)

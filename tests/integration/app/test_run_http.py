@@ -11,7 +11,8 @@ import time
 import pytest
 from tests.integration.console.http_client import ask
 
-from headrace.app.status import is_running, read_status
+from headrace.app.status.lock import is_running
+from headrace.app.status.status import read_status
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
 
@@ -116,10 +117,12 @@ def test_an_application_is_seen_and_rebuilt_over_http_while_its_views_are_read(o
         state = get("/v1/pipelines").json
         (query,) = state["queries"]
         assert (state["running"], query["state"], query["positions"]["0"]) == (True, "running", 302)
+        silent = {each: next_ for each, next_ in query["positions"].items() if each != "0"}
+        assert silent and set(silent.values()) == {0}, query["positions"]
         assert {each["kind"] for each in state["nodes"]} >= {"topic", "query", "window", "view"}
         late = get("/v1/late").json
         assert [each["dropped"] for each in late["windows"]] == [1]
-        assert late["views"][0]["books"]["on_time"] + 2 == 302
+        assert late["views"][0]["counters"]["on_time"] + 2 == 302
         assert len(get("/v1/dead-letters", topic="tally.dead").json["letters"]) == 1
 
         # Rebuilt: whoever reads meanwhile sees the whole view, old or new.
@@ -137,7 +140,7 @@ def test_an_application_is_seen_and_rebuilt_over_http_while_its_views_are_read(o
         reading.wait(TIMEOUT_S)
         asked = ask(url, "POST", "/v1/pipelines/rebuild", {"confirm": "tally"})
         assert asked.status == 202
-        run.said("a rebuild was asked for by")
+        run.said("rebuild requested by")
         rebuilt = wait_for(
             lambda: (found := get("/v1/pipelines").json["rebuild"]) and found["done_at"] and found
         )
@@ -153,7 +156,7 @@ def test_an_application_is_seen_and_rebuilt_over_http_while_its_views_are_read(o
         done.set()
         reader.join()
         assert after["rows"] == before["rows"]
-        assert after["reflected"]["books"] == before["reflected"]["books"]
+        assert after["reflected"]["counters"] == before["reflected"]["counters"]
         assert {query for query, _ in seen} == {
             before["reflected"]["query_id"],
             after["reflected"]["query_id"],

@@ -8,13 +8,14 @@ from app_runs import TIMEOUT_S, new_topic, options
 from confluent_kafka import KafkaException
 
 from headrace import App
-from headrace.app.checkpoints import ready_manifests
-from headrace.app.derived import makers_first, record_sink_name
-from headrace.app.planning import AppPlan
-from headrace.app.starting import create_app_topics
+from headrace.app.plan.planner import AppPlan
+from headrace.app.plan.topology import makers_first
+from headrace.app.query.checkpoints import ready_manifests
+from headrace.app.query.derived_topics import record_sink_name
+from headrace.app.run.launcher import create_app_topics
 from headrace.client import LATEST, RawFetcher, producer
-from headrace.testing.application_plan import plan_for_test
-from headrace.views import OutputRecord, RecordSink
+from headrace.client.write import OutputRecord, RecordSink
+from headrace.testing.application import plan_for_test
 
 
 class Stages:

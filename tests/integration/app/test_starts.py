@@ -23,11 +23,11 @@ from tests.integration.console.http_client import ask
 from tests.integration.prometheus_text import parse
 from topics import add_partitions, create_topic, delete_records
 
-from headrace.app.books import READ
 from headrace.app.loading import load_app
-from headrace.app.manifest import Manifest
-from headrace.app.proving import verified
-from headrace.app.status import read_status
+from headrace.app.query.counters import READ
+from headrace.app.query.manifest import Manifest
+from headrace.app.status.status import read_status
+from headrace.app.verify.command import verified
 from headrace.cli.main import run
 from headrace.client import GroupOffsets, declare_watermark, producer
 
@@ -155,7 +155,7 @@ def test_a_query_is_counted_and_proved_from_where_it_began(spark, our_log, name,
             send(our_log, f"{name}-{view}", [a(14), CLOSING], 2, timestamp=BASE_MS)
         wait_until(started, lambda: caught_up() and all(results(view) == [3, 1] for view in STARTS))
 
-        # The books have every record that is on the log from there on, once; and what retention took.
+        # The counters have every record that is on the log from there on, once; and what retention took.
         ends, found = ends_of(our_log, name), outcomes(started.console.url.rstrip("/"))
         for view, each in ends.items():
             read = sum(found[view].get(word, 0) for word in READ)

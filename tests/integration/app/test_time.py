@@ -1,4 +1,7 @@
-"""Event time through Spark, as docs/time.md says: silence, new partitions, the future, a clock set back."""
+"""Event time through Spark, as docs/explanation/time.md says.
+
+Silence, new partitions, the future, a clock set back.
+"""
 
 import itertools
 import time
@@ -65,14 +68,14 @@ def test_the_watermark_does_what_the_page_on_time_says(spark, our_log, tmp_path)
         wait_until(started, lambda: seconds_of(store)["here", 0] == 3 and caught_up())
         after = reflected(store)
         assert after.offsets[topic][2] == 2
-        assert after.books["corrected"] == before.books.get("corrected", 0) + 1
+        assert after.counters["corrected"] == before.counters.get("corrected", 0) + 1
         assert after.watermark_us >= before.watermark_us, "it never goes back"
 
         # An event from the far future is set aside and moves nothing.
         ahead = int(time.time() * 1000) + 3_600_000 - BASE_MS
         send(our_log, topic, [event(ahead / 1000)], 2)
         wait_until(started, caught_up)
-        assert reflected(store).books["dead"] == 1
+        assert reflected(store).counters["dead"] == 1
         assert reflected(store).watermark_us < us(ahead / 1000 - 3600)
 
         # A producer's clock is set back: its records are late, and the watermark stays.
@@ -81,6 +84,6 @@ def test_the_watermark_does_what_the_page_on_time_says(spark, our_log, tmp_path)
         send(our_log, topic, [event(-600), event(-599)], 2, timestamp=earlier)
         wait_until(started, caught_up)
         after = reflected(store)
-        assert after.books["dropped"] == before.books.get("dropped", 0) + 2
+        assert after.counters["dropped"] == before.counters.get("dropped", 0) + 2
         assert after.watermark_us >= before.watermark_us
         require_equal(spark, app, our_log, store)

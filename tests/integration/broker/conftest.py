@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headrace.broker import Broker
-from headrace.client.channel import Channel
+from headrace.client.connect.channel import Channel
 from headrace.records import Record, encode_batch
 from headrace.testing.broker import running_broker
 from headrace.wire import Api
@@ -63,6 +63,7 @@ def produce_fields(topic: str, batch: bytes | None, partition: int = 0, acks: in
 
 
 NOW_MS = int(time.time() * 1000)  # recent, or retention would rightly remove the records
+WITHOUT_END_MS = 1_800_000  # longer than any test may take: whoever waits for its end hangs
 
 
 def batch_of(*values: bytes, timestamp_ms: int = NOW_MS) -> bytearray:

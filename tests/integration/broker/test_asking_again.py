@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from headrace.broker.apis.fetch import Attempt
-from headrace.broker.apis.follower import Follower, Place
-from headrace.broker.apis.produce import Repeatable
-from headrace.broker.lane import Lane
+from headrace.broker.apis.records.fetch_attempt import Attempt
+from headrace.broker.apis.records.produce import Produce
+from headrace.broker.connection.follower import Follower, WatchedPartition
+from headrace.broker.connection.lane import Lane
 from headrace.testing.batches import batches_in
 from headrace.testing.broker import BrokerProcess, running_broker
 from headrace.wire import Api, ErrorCode, encode_request
@@ -72,7 +72,7 @@ def produce_frame(topic, batch, number, *, partition=0, acks=-1, version=10) -> 
 def counted(monkeypatch) -> dict[str, int]:
     """How often a request was known by its bytes."""
     times = {"fetch": 0, "produce": 0, "lane": 0}
-    parts_of, take = Repeatable.parts_of, Lane.take
+    parts_of, take = Produce.parts_of, Lane.take
 
     def counting(call):
         def counted(*args):
@@ -92,9 +92,9 @@ def counted(monkeypatch) -> dict[str, int]:
         times["lane"] += left is not None
         return left
 
-    monkeypatch.setattr(Attempt, "is_asked_again", counting(Attempt.is_asked_again))
-    monkeypatch.setattr(Follower, "asks_again", counting(Follower.asks_again))
-    monkeypatch.setattr(Repeatable, "parts_of", counted_produce)
+    monkeypatch.setattr(Attempt, "is_same_again", counting(Attempt.is_same_again))
+    monkeypatch.setattr(Follower, "takes_up", counting(Follower.takes_up))
+    monkeypatch.setattr(Produce, "parts_of", counted_produce)
     monkeypatch.setattr(Lane, "take", counted_lane)
     return times
 
@@ -102,13 +102,13 @@ def counted(monkeypatch) -> dict[str, int]:
 @pytest.fixture
 def told(monkeypatch) -> dict[str, int]:
     """How often a reader was told what it had missed."""
-    times, tell_missed = {"missed": 0}, Follower.tell_missed
+    times, answer_missed = {"missed": 0}, Follower.answer_missed
 
     def counted(follower):
         times["missed"] += follower._missed is not None
-        tell_missed(follower)
+        answer_missed(follower)
 
-    monkeypatch.setattr(Follower, "tell_missed", counted)
+    monkeypatch.setattr(Follower, "answer_missed", counted)
     return times
 
 
@@ -164,7 +164,7 @@ def test_a_reader_who_waits_gets_from_memory_what_another_reads_from_the_file(br
                 later = answer_to(fresh, fetch_frame(topic, {0: offset}, 1))
             assert next_answer(first) == next_answer(second) == later
     assert counted["fetch"] == 8
-    partition = broker.partition(topic.name, 0)
+    partition = broker.services.topics.partition(topic.name, 0)
     wait_until(lambda: partition.fetched_records == 15)  # an answer is counted once it is sent
     assert partition.fetched_bytes == 3 * sum(map(len, batches))
 
@@ -193,7 +193,7 @@ def test_a_batch_on_its_lane_is_answered_to_both_as_on_the_general_way(broker, c
             ends[index] += number % 9 + 1
     assert counted["lane"] == 8
     assert counted["fetch"] >= 8
-    found = [broker.partition(topic.name, index) for index in range(PARTITIONS)]
+    found = [broker.services.topics.partition(topic.name, index) for index in range(PARTITIONS)]
     assert [partition.produced_records for partition in found] == ends
     wait_until(lambda: [partition.fetched_records for partition in found] == [2 * end for end in ends])
 
@@ -212,7 +212,7 @@ def test_a_batch_on_its_lane_is_answered_to_both_as_on_the_general_way(broker, c
 def test_what_needs_a_look_takes_no_lane(broker, counted, config):
     with connections(broker, 2) as (old, fresh):
         old.create("look-" + next(iter(config)).replace("_", "-"), 1, **config)
-        topic = broker.topics.named("look-" + next(iter(config)).replace("_", "-"))
+        topic = broker.services.topics.named("look-" + next(iter(config)).replace("_", "-"))
         for number in range(3):
             batch = batch_of(bytes(100), timestamp_ms=NOW_MS - 3_600_000)
             found = answer_to(old, produce_frame(topic, batch, number))
@@ -261,7 +261,7 @@ def test_a_reader_who_keeps_up_gets_what_is_too_much_for_the_short_way(broker, c
                 error_of_produce(answer_to(writer, produce_frame(topic, batch_of(bytes(50_000)), number)))
                 == 0
             )
-            stored = broker.partition(topic.name, 0).log.read(number, 1 << 20)
+            stored = broker.services.topics.partition(topic.name, 0).log.read(number, 1 << 20)
             assert len(stored) > 50_000
             assert stored in next_answer(reader)
     assert counted["fetch"] >= 3
@@ -281,7 +281,7 @@ def test_a_reader_who_asks_no_more_bars_no_lane(broker, counted):
                 assert error_of_produce(answer_to(writer, produce_frame(topic, batch_of(b"x"), sent))) == 0
                 next_answer(reader)
                 sent += 1
-        assert len(broker.partition(topic.name, 0).readers) == 2
+        assert len(broker.services.topics.partition(topic.name, 0).readers) == 2
         before, limit = counted["lane"], sent + 1000
         while counted["lane"] < before + 2:
             assert sent < limit
@@ -413,7 +413,7 @@ def test_a_producer_who_leaves_while_its_batch_is_put_off_harms_nobody(broker, a
                 at_once["also"] = also
                 leaver.socket.sendall(produce_frame(topic, batch_of(b"lost or not"), number))
                 next_answer(reader)
-            end = broker.partition(topic.name, 0).log.high_watermark
+            end = broker.services.topics.partition(topic.name, 0).log.high_watermark
         assert at_once["put off"] >= 3
         assert error_of_produce(answer_to(writer, produce_frame(topic, batch_of(b"last"), 1))) == 0
 
@@ -429,7 +429,7 @@ def test_a_reader_who_left_is_told_of_nothing(broker):
                 next_answer(reader)
             reader.socket.sendall(fetch_frame(topic, {0: 3}, 3, wait_ms=LONGER_THAN_WE_DO_MS))
             wait_until(lambda: is_waiting(broker, topic.name))
-        wait_until(lambda: not broker.partition(topic.name, 0).readers)
+        wait_until(lambda: not broker.services.topics.partition(topic.name, 0).readers)
         for number in range(3):
             assert error_of_produce(answer_to(writer, produce_frame(topic, batch_of(b"y"), number))) == 0
     assert values_in_all(broker, topic.name) == [b"x"] * 3 + [b"y"] * 3
@@ -445,7 +445,7 @@ def test_what_the_disk_refuses_on_the_lane_is_refused_as_ever(tmp_path, counted,
             frame = produce_frame(topic, batch_of(b"%d" % sent), sent)
             assert error_of_produce(answer_to(writer, frame)) == 0
             sent += 1
-        log = broker.partition("t", 0).log
+        log = broker.services.topics.partition("t", 0).log
         kept = os.dup(fd := log._writer.active.file.fd)
         os.dup2(os.open(device, os.O_RDWR), fd)  # takes no bytes; or takes them, and cannot be synced
         try:
@@ -473,7 +473,7 @@ def test_a_reader_who_waits_gets_no_more_from_memory_than_it_asked_for(broker, m
             produce_frame(topic, batch_of(b"a"), 1) + produce_frame(topic, batch_of(b"b"), 2)
         )
         octets = next_answer(reader)
-        stored = broker.partition(topic.name, 0).log.read(0, 1 << 20)
+        stored = broker.services.topics.partition(topic.name, 0).log.read(0, 1 << 20)
         sizes = [header.size_bytes for _, header in batches_in(stored)][: len(values)]
         assert stored[: sum(sizes)] in octets
         assert len(octets) < sum(sizes) + 100
@@ -533,7 +533,7 @@ def test_what_only_the_broker_writes_is_refused_again_and_again(broker):
             8,
             {"group_id": "g", "generation_id_or_member_epoch": -1, "topics": []},
         )
-        topic = broker.topics.named("__consumer_offsets")
+        topic = broker.services.topics.named("__consumer_offsets")
         assert topic is not None
         for number in range(3):
             found = answer_to(peer, produce_frame(topic, batch_of(b"forged"), number))
@@ -595,7 +595,7 @@ def kept_up(broker, topic, writer, reader, *, committed=False):
 
 def made(broker, peer, name, partitions):
     peer.create(name, partitions)
-    return broker.topics.named(name)
+    return broker.services.topics.named(name)
 
 
 def deletion(topic, partition, offset):
@@ -607,16 +607,17 @@ def deletion(topic, partition, offset):
 
 def wait_for_readers(broker, topic, count):
     wait_for_reader(broker, topic)
-    wait_until(lambda: sum(map(is_one_that_waits, tuple(broker.partition(topic, 0).readers))) == count)
+    partition = broker.services.topics.partition(topic, 0)
+    wait_until(lambda: sum(map(is_one_that_waits, tuple(partition.readers))) == count)
 
 
 def is_waiting(broker, topic):
     """Whether somebody waits for records of partition 0, in whichever way."""
-    return any(map(is_one_that_waits, tuple(broker.partition(topic, 0).readers)))
+    return any(map(is_one_that_waits, tuple(broker.services.topics.partition(topic, 0).readers)))
 
 
 def is_one_that_waits(reader):
-    return not isinstance(reader, Place) or reader.follower.waits
+    return not isinstance(reader, WatchedPartition) or reader.follower.waits
 
 
 def wait_until(is_so):

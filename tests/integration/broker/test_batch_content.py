@@ -17,7 +17,7 @@ from aiokafka.codec import gzip_encode, lz4_encode, snappy_encode, zstd_encode
 
 from headrace.records import Codec, Record
 from headrace.records.batch import seal
-from headrace.records.header import HEADER, HEADER_BYTES, BatchHeader
+from headrace.records.batch_header import HEADER, HEADER_BYTES, BatchHeader
 from headrace.records.record import write_record
 from headrace.testing.batches import batches_in
 from headrace.testing.broker import BrokerProcess, running_broker

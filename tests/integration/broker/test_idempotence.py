@@ -17,7 +17,7 @@ from headrace.testing.batches import batches_in
 from headrace.testing.broker import BrokerProcess
 from headrace.wire import Api, ErrorCode
 
-from .conftest import Peer
+from .conftest import WITHOUT_END_MS, Peer
 
 TIME_MS = int(time.time() * 1000)  # recent, or retention would rightly remove the records
 
@@ -112,7 +112,7 @@ def test_idle_producers_are_forgotten(start):
     with contextlib.closing(Peer(broker.port)) as peer:
         peer.create("idle")
         peer.produce("idle", sent(0))
-        partition = broker.partition("idle", 0)
+        partition = broker.services.topics.partition("idle", 0)
         waited = threading.Event()
         while partition.log.producers():
             waited.wait(0.01)
@@ -139,12 +139,12 @@ class Transactions:
         return await asyncio.to_thread(call, self.peer, "t", *args, **named)
 
     async def send(self, batch):
-        partition = self.broker.partition("t", 0)
+        partition = self.broker.services.topics.partition("t", 0)
         partition.append(batch, now_ms=TIME_MS)
         await partition.synced()
 
     async def end(self, *, commit, producer=1):
-        partition = self.broker.partition("t", 0)
+        partition = self.broker.services.topics.partition("t", 0)
         partition.append_marker(Marker(producer, 0, 0, commit), now_ms=TIME_MS)
         await partition.synced()
 
@@ -199,8 +199,8 @@ def test_a_record_above_the_last_stable_offset_is_not_found_by_time(tmp_path):
 def test_a_long_poll_for_committed_records_waits_for_the_marker(tmp_path):
     async def scenario(log):
         await log.send(sent(0, b"a", transactional=True))
-        poll = asyncio.create_task(log.ask(fetch, 0, wait_ms=15_000))
-        partition = log.broker.partition("t", 0)
+        poll = asyncio.create_task(log.ask(fetch, 0, wait_ms=WITHOUT_END_MS))
+        partition = log.broker.services.topics.partition("t", 0)
         while not partition._readers:  # noqa: ASYNC110 - nothing tells that it waits
             await asyncio.sleep(0)
         await log.send(sent(1, b"b", transactional=True))  # wakes it, and it goes on waiting

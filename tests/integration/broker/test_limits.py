@@ -5,6 +5,7 @@ import socket
 import struct
 
 import pytest
+from tests.integration.standstill import judged
 
 from headrace.errors import ConfigError, RetriableError
 from headrace.testing.broker import running_broker
@@ -71,19 +72,24 @@ def test_a_request_that_stays_half_is_given_up(start):
         assert closed_by_the_other_side(half)
 
 
-def test_an_idle_connection_is_closed_and_a_busy_one_is_not(start):
-    broker = start(idle_timeout_ms=5_000)
-    with (
-        contextlib.closing(Peer(broker.port)) as busy,
-        socket.create_connection(("127.0.0.1", broker.port)) as idle,
-    ):
-        idle.settimeout(0.2)
-        while True:
+def test_an_idle_connection_is_closed_and_a_busy_one_is_not(start, tmp_path):
+    def wait(timeout_s, pulse):
+        broker = start(idle_timeout_ms=1000 * timeout_s, data=tmp_path / str(timeout_s))
+        with (
+            contextlib.closing(Peer(broker.port)) as busy,
+            socket.create_connection(("127.0.0.1", broker.port)) as idle,
+        ):
+            idle.settimeout(0.2)
+            pulse.beat()
+            while True:
+                busy.request(Api.API_VERSIONS, 2, {})
+                pulse.beat()
+                with contextlib.suppress(TimeoutError):
+                    assert idle.recv(1) == b""
+                    break
             busy.request(Api.API_VERSIONS, 2, {})
-            with contextlib.suppress(TimeoutError):
-                assert idle.recv(1) == b""
-                break
-        busy.request(Api.API_VERSIONS, 2, {})
+
+    judged(wait, 5, 30)
 
 
 def test_connections_beyond_the_limit_are_closed(start):
@@ -98,9 +104,10 @@ def test_connections_beyond_the_limit_are_closed(start):
 
 
 def test_large_requests_wait_for_memory_and_small_ones_do_not(start, monkeypatch):
-    monkeypatch.setattr("headrace.broker.server.STALLED_MS", 60_000)  # none of these is to be closed for it
+    # None of these is to be closed for it.
+    monkeypatch.setattr("headrace.broker.connection.connections.STALLED_MS", 60_000)
     broker = start(request_memory_bytes=1_000_000)
-    memory = broker.request_memory
+    memory = broker.services.memory
     with contextlib.ExitStack() as stack:
         one, beyond, waiting, small = (
             stack.enter_context(contextlib.closing(Peer(broker.port))) for _ in range(4)
@@ -131,7 +138,7 @@ def test_one_that_stalls_on_memory_that_others_want_is_closed_soon(start):
         peers[0].create("t")
         for peer in peers[:2]:
             peer.socket.sendall(frame[:500_000])
-        wait_until(lambda: broker.request_memory.held_bytes > 1_800_000)
+        wait_until(lambda: broker.services.memory.held_bytes > 1_800_000)
         peers[2].socket.sendall(frame[:500_000])  # who waits, for as long as a stall is put up with
         stalled = peers[0].socket
         while not closed_by_the_other_side(stalled):
@@ -145,8 +152,8 @@ def test_memory_of_a_client_that_left_in_the_middle_comes_back(start):
     frame = encode_request(Api.PRODUCE, 9, 1, "p", produce_fields("t", batch_of(bytes(900_000))))
     with socket.create_connection(("127.0.0.1", broker.port)) as leaver:
         leaver.sendall(frame[:500_000])
-        wait_until(lambda: broker.request_memory.held_bytes > 0)
-    wait_until(lambda: broker.request_memory.held_bytes == 0)
+        wait_until(lambda: broker.services.memory.held_bytes > 0)
+    wait_until(lambda: broker.services.memory.held_bytes == 0)
 
 
 def wait_until(condition) -> None:

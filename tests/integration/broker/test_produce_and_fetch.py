@@ -7,11 +7,11 @@ import pytest
 
 from headrace.errors import RetriableError
 from headrace.records import check_batch, decode_batch, read_header
-from headrace.storage.disk import Disk
+from headrace.storage.disk.disk import Disk
 from headrace.testing.broker import BrokerProcess, running_broker
 from headrace.wire import Api, ErrorCode, encode_request
 
-from .conftest import Peer, batch_of, produce_fields
+from .conftest import WITHOUT_END_MS, Peer, batch_of, produce_fields
 
 
 def values_in(answer) -> list[bytes]:
@@ -40,7 +40,9 @@ def test_a_fetch_in_the_middle_of_a_batch_gets_the_whole_batch(peer, topic):
 def test_a_fetch_at_the_end_waits_for_the_next_record(broker, peer, topic):
     answers = []
     reader = Peer(broker.port)
-    thread = threading.Thread(target=lambda: answers.append(reader.fetch(topic, 0, wait_ms=15_000)))
+    thread = threading.Thread(
+        target=lambda: answers.append(reader.fetch(topic, 0, wait_ms=WITHOUT_END_MS)), daemon=True
+    )
     thread.start()
     wait_for_reader(broker, topic)
     peer.produce(topic, batch_of(b"at last"))
@@ -54,7 +56,7 @@ def wait_for_reader(broker, topic):
     import time
 
     deadline = time.monotonic() + 60
-    while not broker.partition(topic, 0)._readers:
+    while not broker.services.topics.partition(topic, 0)._readers:
         assert time.monotonic() < deadline, "no fetch was parked"
         time.sleep(0.005)
 
@@ -79,7 +81,7 @@ def test_a_waiting_fetch_gathers_what_comes_until_there_is_enough(broker, peer):
     size, answers = len(batch_of(b"x")), []
     peer.produce("gathering", batch_of(b"0"))
     fields = {
-        "max_wait": 15_000,
+        "max_wait": WITHOUT_END_MS,
         "min_bytes": 4 * size,
         "topics": [
             {
@@ -92,8 +94,8 @@ def test_a_waiting_fetch_gathers_what_comes_until_there_is_enough(broker, peer):
         ],
     }
     reader = Peer(broker.port)
-    ask = lambda: answers.append(reader.request(Api.FETCH, 11, fields, wait_ms=15_000))  # noqa: E731
-    thread = threading.Thread(target=ask)
+    ask = lambda: answers.append(reader.request(Api.FETCH, 11, fields, wait_ms=WITHOUT_END_MS))  # noqa: E731
+    thread = threading.Thread(target=ask, daemon=True)
     thread.start()
     wait_for_reader(broker, "gathering")
     for partition, value in [(2, b"1"), (0, b"2"), (2, b"3")]:
@@ -125,7 +127,7 @@ def test_a_parked_fetch_of_a_client_that_left_is_forgotten(broker, topic):
     import time
 
     deadline = time.monotonic() + 60
-    while broker.partition(topic, 0)._readers:
+    while broker.services.topics.partition(topic, 0)._readers:
         assert time.monotonic() < deadline, "the fetch is still parked"
         time.sleep(0.005)
 

@@ -8,6 +8,10 @@ import sys
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from headrace.checked_json import encode_fields
+from headrace.storage import DataDirectory
+from headrace.testing.batches import batch, commit
+
 COMMAND = [sys.executable, "-m", "headrace", "broker", "--listen", "127.0.0.1:0"]
 
 
@@ -47,13 +51,13 @@ def test_a_client_can_connect_as_soon_as_it_is_announced(start, tmp_path):
     assert AdminClient({"bootstrap.servers": said["listening"]}).list_topics(timeout=20).brokers
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_stops_it_cleanly(start, how):
     process = start()
     process.stdout.readline()
     process.send_signal(how)
     out, err = process.communicate(timeout=30)
-    assert (process.returncode, out, err) == (0, "", "")
+    assert (process.returncode, out, err) == (0, "stopped\n", "")
 
 
 def test_a_second_broker_on_the_same_data_is_refused_in_one_line(start):
@@ -86,3 +90,24 @@ def test_settings_come_from_flags_and_from_the_environment(start, monkeypatch):
     made = [sys.executable, "-m", "headrace", "topics", "create", "t", "--json", "--bootstrap", bootstrap]
     done = subprocess.run(made, capture_output=True, text=True, timeout=60)
     assert json.loads(done.stdout)["partitions"] == 3
+
+
+@pytest.mark.parametrize("name", ["headrace.json", "producer-ids", "topic.json", "log-start", "quotas.json"])
+def test_a_damaged_file_keeps_the_broker_from_starting_and_is_named_without_a_traceback(tmp_path, name):
+    directory = DataDirectory(tmp_path)
+    log = directory.create_topic("t", 1).partitions[0]
+    commit(log, batch(b"a"), batch(b"b"))
+    log.delete_before(1)
+    directory.allocate_producer_ids(1)
+    directory.close()
+    (tmp_path / "quotas.json").write_bytes(encode_fields({"version": 1, "quotas": []}))
+    (path,) = tmp_path.rglob(name)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 4
+    path.write_bytes(data)
+    command = [*COMMAND, "--data", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode != 0
+    assert str(path) in done.stderr
+    assert "restore it from a copy" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -5,14 +5,16 @@ import pty
 import subprocess
 import uuid
 
+from confluent_kafka import Producer
+
 
 def test_a_created_topic_is_listed_and_described(headrace):
     name = f"cli-{uuid.uuid4().hex[:8]}"
     made = headrace.json("topics", "create", name, "-p", "3", "-c", "retention.ms=86400000")
     assert made == {"topic": name, "partitions": 3, "created": True}
     listed = {row["topic"]: row for row in headrace.json("topics", "list")["topics"]}
-    expected = {"topic": name, "partitions": 3, "records": 0, "size_bytes": 0, "storage": "disk"}
-    assert listed[name] == {**expected, "internal": False}
+    expected = {"topic": name, "partitions": 3, "records": 0, "exact": True, "size_bytes": 0}
+    assert listed[name] == {**expected, "storage": "disk", "internal": False}
     described = headrace.json("topics", "describe", name)
     assert [each["partition"] for each in described["partitions"]] == [0, 1, 2]
     configs = {each["name"]: each for each in described["configs"]}
@@ -31,6 +33,50 @@ def test_a_description_counts_records_and_bytes(headrace, topic, produce):
     assert (zero["log_start"], zero["log_end"], zero["records"]) == (0, 0, 0)
     assert (one["log_start"], one["log_end"], one["records"]) == (0, 5, 5)
     assert one["size_bytes"] > 500
+
+
+def transactional(bootstrap):
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": f"t-{uuid.uuid4().hex}"})
+    producer.init_transactions(60)
+    return producer
+
+
+def test_markers_and_what_was_aborted_are_no_records(headrace, topic):
+    producer = transactional(headrace.bootstrap)
+    for number in range(49):
+        producer.begin_transaction()
+        for _ in range(8 if number % 7 else 4):
+            producer.produce(topic, b"x", partition=number % 2)
+        if number % 7:
+            producer.commit_transaction(60)
+        else:
+            producer.flush(60)
+            producer.abort_transaction(60)
+    described = headrace.json("topics", "describe", topic)
+    assert (described["records"], described["exact"]) == (42 * 8, True)
+    assert sum(each["log_end"] for each in described["partitions"]) > 42 * 8 + 49
+    assert [each["exact"] for each in described["partitions"]] == [True, True]
+    assert "2 partitions, 336 records, " in headrace.run("topics", "describe", topic).out.decode()
+    (listed,) = [row for row in headrace.json("topics", "list")["topics"] if row["topic"] == topic]
+    assert (listed["records"], listed["exact"]) == (336, True)
+    (line,) = [row for row in headrace.run("topics", "list").out.decode().splitlines() if topic in row]
+    assert line.split()[1:3] == ["2", "336"]
+
+
+def test_what_an_open_transaction_wrote_may_be_records(headrace, topic, produce):
+    produce(topic, {"value": b"sure", "partition": 0})
+    producer = transactional(headrace.bootstrap)
+    producer.begin_transaction()
+    producer.produce(topic, b"perhaps", partition=0)
+    producer.produce(topic, b"perhaps", partition=0)
+    assert producer.flush(60) == 0
+    described = headrace.json("topics", "describe", topic)
+    assert (described["records"], described["exact"]) == (3, False)
+    assert "at most 3 records, " in headrace.run("topics", "describe", topic).out.decode()
+    producer.abort_transaction(60)
+    described = headrace.json("topics", "describe", topic)
+    assert (described["records"], described["exact"]) == (1, True)
+    assert "2 partitions, 1 record, " in headrace.run("topics", "describe", topic).out.decode()
 
 
 def test_creating_a_topic_twice_fails_unless_told_that_it_may_be_there(headrace, topic):

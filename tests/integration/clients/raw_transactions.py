@@ -4,7 +4,7 @@ import contextlib
 import time
 from typing import Any
 
-from headrace.client.channel import Channel
+from headrace.client.connect.channel import Channel
 from headrace.records import Record, encode_batch
 from headrace.wire import Api
 

@@ -7,7 +7,9 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def wait_until(ask: Callable[[], T], *, timeout_s: float = 60, about: Callable[[], object] = lambda: "") -> T:
+def wait_until(
+    ask: Callable[[], T], *, timeout_s: float = 120, about: Callable[[], object] = lambda: ""
+) -> T:
     """Ask until the answer is true and return it; fails with what `about` says after `timeout_s`."""
     deadline = time.monotonic() + timeout_s
     while not (answer := ask()):

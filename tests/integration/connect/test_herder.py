@@ -9,7 +9,7 @@ import pytest
 from connect.lines import CommittedReader, LineWriter
 from connect.sources import QUICK, TOPIC, assert_compacted, file_source, seeded
 
-from headrace.capture import ConnectSettings, ConnectWorker
+from headrace.capture.connect import ConnectSettings, ConnectWorker
 from headrace.errors import ConfigError, RequestError
 from headrace.testing.broker import BrokerProcess
 

@@ -58,7 +58,7 @@ def shop(our_log, make_topic, tmp_path_factory):
         for index, region in enumerate(["eu", "us", "ä"])
         for minute in range(10)
     ]
-    made.apply(rows, offsets={0: 0, 1: 0}, books={"on_time": 30}, watermark_us=1_767_225_600_000_000)
+    made.apply(rows, offsets={0: 0, 1: 0}, counters={"on_time": 30}, watermark_us=1_767_225_600_000_000)
     return made
 
 

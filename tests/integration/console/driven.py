@@ -6,16 +6,16 @@ from itertools import pairwise
 
 import pyarrow as pa
 
-from headrace.app.description import (
+from headrace.app.status.description import (
     AppDescription,
-    Edge,
-    Node,
+    PipelineEdge,
+    PipelineNode,
     StoreDescription,
     StreamDescription,
     ViewDescription,
     write_description,
 )
-from headrace.views import Kind, ViewBatch, ViewSchema, open_store
+from headrace.views import ChangeKind, ViewBatch, ViewSchema, open_store
 
 MINUTE_US = 60_000_000
 TIMES = pa.timestamp("us", "UTC")
@@ -75,14 +75,14 @@ class Application:
                 late_topic=self.late,
                 hooks=(),
                 nodes=tuple(
-                    Node(id=each, kind=kind, name=name, label=name)
+                    PipelineNode(id=each, kind=kind, name=name, label=name)
                     for each, (kind, name) in zip(ids, nodes, strict=True)
                 ),
-                edges=tuple(Edge(tail=one, head=two) for one, two in pairwise(ids)),
+                edges=tuple(PipelineEdge(tail=one, head=two) for one, two in pairwise(ids)),
             ),
         )
 
-    def apply(self, minutes, kind=Kind.CLOSE, **books) -> None:
+    def apply(self, minutes, kind=ChangeKind.CLOSE, **counters) -> None:
         """A batch that publishes the windows of these minutes."""
         rows = [
             {"place": "here", "window_start": MINUTE_US * each, "window_end": MINUTE_US * (each + 1)}
@@ -91,7 +91,7 @@ class Application:
         after = pa.array(rows, pa.struct(list(self.schema.columns)))
         kinds = pa.array([int(kind)] * len(rows), pa.int8())
         table = pa.table({"kind": kinds, "before": pa.nulls(len(rows), after.type), "after": after})
-        batch = ViewBatch("first", self.batches, table, {self.topic: {0: 3}}, MINUTE_US, books)
+        batch = ViewBatch("first", self.batches, table, {self.topic: {0: 3}}, MINUTE_US, counters)
         self.store.apply("counts", batch)
         self.batches += 1
 

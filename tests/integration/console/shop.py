@@ -6,8 +6,13 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from headrace.app.description import AppDescription, StoreDescription, ViewDescription, write_description
-from headrace.views import Kind, ViewBatch, ViewSchema, open_store
+from headrace.app.status.description import (
+    AppDescription,
+    StoreDescription,
+    ViewDescription,
+    write_description,
+)
+from headrace.views import ChangeKind, ViewBatch, ViewSchema, open_store
 
 COLUMNS = pa.schema(
     [
@@ -49,7 +54,7 @@ class Shop:
         self.store.prepare(self.schema)
         self.store.begin(self.schema.name, query)
 
-    def apply(self, rows, *, offsets=None, kind=Kind.UPDATE, books=None, watermark_us=None) -> None:
+    def apply(self, rows, *, offsets=None, kind=ChangeKind.UPDATE, counters=None, watermark_us=None) -> None:
         """A batch that puts these rows in place."""
         changes = pa.table(
             {
@@ -68,7 +73,7 @@ class Shop:
                     changes if rows else None,
                     {self.topic: offsets} if offsets else {},
                     watermark_us,
-                    books or {},
+                    counters or {},
                 ),
             )
             self.batch += 1

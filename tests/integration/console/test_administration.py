@@ -12,15 +12,18 @@ from tests.integration.console.driven import Application
 from tests.integration.console.http_client import ask
 from tests.integration.prometheus_text import parse
 
-from headrace.app.alerts import Alert
-from headrace.app.starting import locked
-from headrace.app.status import AppStatus, QueryStatus, StatusBoard
+from headrace.app.status.alerts import Alert
+from headrace.app.status.lock import locked
+from headrace.app.status.status import AppStatus, QueryStatus, StatusFile
+from headrace.capture import Catalog
 from headrace.client import CommittedOffset, GroupOffsets, producer
+from headrace.client.write import OutputRecord, RecordSink
+from headrace.derived import FollowCatalog
 from headrace.testing.console import ConsoleProcess
-from headrace.views import Kind, OutputRecord, RecordSink
+from headrace.views import ChangeKind
 
 TIMEOUT_S = 60
-PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "metrics.md"
 
 
 @pytest.fixture
@@ -68,6 +71,8 @@ def test_a_topic_is_made_described_altered_and_deleted(change, get, send):
         (1, 0, 2),
     ]
     assert (found["records"], found["storage"], found["config_overrides"]) == (2, "disk", ["retention.ms"])
+    assert [(each["records"], each["exact"]) for each in found["partitions"]] == [(0, True), (2, True)]
+    assert found["exact"]
 
     altered = change("PATCH", f"/v1/topics/{topic}", {"config": {"retention.ms": None}, "partitions": 3})
     assert (altered.status, altered.json["config_overrides"], len(altered.json["partitions"])) == (200, [], 3)
@@ -326,7 +331,7 @@ def test_pipelines_show_graph_status_late_records_and_alerts_of_an_application(o
 
     application.send(application.topic, [b'{"place": "here"}'] * 3)
     application.apply([0, 1], on_time=5, dropped=2)
-    application.apply([0], Kind.CORRECTION, on_time=1, corrected=1)
+    application.apply([0], ChangeKind.CORRECTION, on_time=1, corrected=1)
     application.drop(7, 0, 30)
     application.drop(8, 0, 90)
 
@@ -335,7 +340,7 @@ def test_pipelines_show_graph_status_late_records_and_alerts_of_an_application(o
     assert [each["kind"] for each in get("/v1/alerts").json["alerts"]] == ["driver"]
 
     with locked(application.data):
-        board = StatusBoard(application.data)
+        status_file = StatusFile(application.data)
         alert = Alert(
             kind="late",
             subject="counts",
@@ -348,7 +353,7 @@ def test_pipelines_show_graph_status_late_records_and_alerts_of_an_application(o
             since=1.0,
         ).to_json()
         query = QueryStatus(state="running", records=3, positions={"0": 3}, watermark_us=60_000_000)
-        board.note(
+        status_file.note(
             lambda status, now: AppStatus(
                 pid=os.getpid(),
                 started_at=now,
@@ -357,7 +362,7 @@ def test_pipelines_show_graph_status_late_records_and_alerts_of_an_application(o
                 alerts=(alert,),
             )
         )
-        board.message("hello")
+        status_file.message("hello")
         found = wait_for(
             lambda: (state := get_well("/v1/pipelines")) and state["messages"] and state["running"] and state
         )
@@ -373,15 +378,15 @@ def test_pipelines_show_graph_status_late_records_and_alerts_of_an_application(o
         assert 'headrace_alert{kind="late",subject="counts"} 1' in metrics
         assert f'headrace_query_records_total{{query="{application.topic}"}} 3' in metrics
         assert 'headrace_view_events_total{view="counts",outcome="dropped"} 2' in metrics
-        page = PAGE.read_text().partition("## The application")[2]
+        page = PAGE.read_text().partition("## Application")[2]
         documented = {line.split("`")[1] for line in page.splitlines() if line.startswith("| `headrace_")}
         assert documented == parse(metrics).keys()
-        board.close()
+        status_file.close()
 
     late = get("/v1/late").json
     assert late["topic"] == application.late
-    (books,) = late["views"]
-    assert books["books"] == {
+    (counters,) = late["views"]
+    assert counters["counters"] == {
         "on_time": 6,
         "corrected": 1,
         "dropped": 2,
@@ -427,3 +432,26 @@ def test_a_console_without_an_application_says_so(our_log):
         assert ask(alone.url, "GET", "/v1/late").json == {"topic": None, "views": [], "windows": []}
         assert ask(alone.url, "POST", "/v1/pipelines/rebuild", {"confirm": "x"}).status == 404
         assert ask(alone.url, "GET", "/v1/pipelines/nodes/topic:x/sample").status == 404
+
+
+def test_a_capture_or_follower_that_needs_attention_has_an_alert(get, our_log):
+    before = get("/v1/alerts").json["alerts"]
+    now_ms = int(time.time() * 1000)
+    said = {"state": "stopped", "at_ms": now_ms, "error": "the slot is lost", "error_at_ms": now_ms}
+    captured, followed = contextlib.closing(Catalog(our_log)), contextlib.closing(FollowCatalog(our_log))
+    with captured as captures, followed as followers:
+        captures.say("shop", said)
+        followers.say("cache", {**said, "error": "no such database"})
+        try:
+            expected = {"capture shop": "the slot is lost", "follower cache": "no such database"}
+            deadline = time.monotonic() + 60
+            while time.monotonic() < deadline:
+                found = [each for each in get("/v1/alerts").json["alerts"] if each not in before]
+                if {each["id"]: each["detail"] for each in found} == expected:
+                    break
+                time.sleep(0.05)
+            assert {each["id"]: each["detail"] for each in found} == expected
+            assert {each["severity"] for each in found} == {"critical"}
+        finally:
+            captures.gone("shop")
+            followers.remove("cache")

@@ -19,9 +19,9 @@ from tests.integration.console.conftest import row
 from tests.integration.console.shop import Shop
 
 from headrace.client import Connection, admin
-from headrace.console.openapi import document
-from headrace.console.schemas import COMMON as SHAPES
-from headrace.console.table import ROUTES, SCHEMAS
+from headrace.console.api.openapi import document
+from headrace.console.api.schemas import COMMON as SHAPES
+from headrace.console.routes import ROUTES, SCHEMAS
 from headrace.testing.broker import BrokerProcess
 from headrace.testing.console import ConsoleProcess
 

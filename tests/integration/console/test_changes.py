@@ -190,7 +190,7 @@ def test_a_silent_subscription_shows_that_it_lives(console, shop):
 def test_a_store_without_changes_says_so(our_log, data, console):
     import dataclasses
 
-    from headrace.app.description import StoreDescription, read_description, write_description
+    from headrace.app.status.description import StoreDescription, read_description, write_description
     from headrace.views import open_store
 
     shop = Shop(data, our_log.bootstrap_servers)

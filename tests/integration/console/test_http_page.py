@@ -1,4 +1,4 @@
-"""docs/http.md: its examples run as they stand, and its table has every route."""
+"""docs/reference/http.md: its examples run as they stand, and its table has every route."""
 
 import re
 import shutil
@@ -11,10 +11,10 @@ from tests.integration.console.conftest import row
 from tests.integration.console.shop import Shop
 
 from headrace.client import LATEST, RawFetcher
-from headrace.console.table import ROUTES
+from headrace.console.routes import ROUTES
 from headrace.testing.console import ConsoleProcess
 
-PAGE = (Path(__file__).parents[3] / "docs" / "http.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "http.md").read_text()
 EXAMPLES = [
     (command, expected.strip("\n"))
     for block in re.findall(r"^```console\n(.*?)^```", PAGE, re.M | re.S)

@@ -1,8 +1,10 @@
 """Who may do what: hosts, origins, tokens, roles; secrets; and a process that ends as it should."""
 
+import contextlib
 import http.client
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -12,6 +14,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from tests.integration.console.http_client import Events, ask
+from tests.integration.standstill import judged
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
@@ -173,12 +176,29 @@ def test_a_browser_logs_in_with_a_cookie_that_no_script_reads(users):
 def test_a_removed_token_is_refused_without_a_restart(users):
     console, _, path = users
     token = add_token(path, "leaver", "reader")
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while ask(console.url, "GET", "/v1/views", headers=as_(token)).status != 200:
         assert time.monotonic() < deadline
     remove_token(path, "leaver")
     while ask(console.url, "GET", "/v1/views", headers=as_(token)).status != 401:
         assert time.monotonic() < deadline
+
+
+def test_what_is_refused_again_and_again_is_summed_up_in_the_audit_topic(our_log, tmp_path):
+    path = tmp_path / "users.json"
+    tokens = {role: add_token(path, f"often-{role}", role) for role in ("reader", "admin")}
+    settings = {"users": path, "max_refusals_audited": 3}
+    with ConsoleProcess(our_log.bootstrap_servers, **settings) as console:
+        for _ in range(25):
+            refused = ask(console.url, "POST", "/v1/topics", {"name": "no"}, as_(tokens["reader"]))
+            assert refused.status == 403
+        assert console.stop() == 0
+        console.start()
+        entries = ask(console.url, "GET", "/v1/audit", headers=as_(tokens["admin"]), limit=50).json["entries"]
+    mine = [each for each in entries if each["who"] == "often-reader"]
+    sums = [each["notes"]["refused"] for each in mine if each["action"].endswith("more refused")]
+    assert len(mine) - len(sums) + sum(sums) == 25
+    assert len(mine) <= 2 * (3 + 1)  # two minutes, if it was the end of one
 
 
 def test_secrets_are_in_no_message_answer_or_record(our_log, shop, tmp_path, make_topic):
@@ -221,35 +241,108 @@ def test_beyond_loopback_it_asks_for_users_first(our_log, listen):
 
 def test_a_reader_that_takes_nothing_is_cut_and_the_others_are_not(our_log, make_topic):
     topic = make_topic("slow")
-    with ConsoleProcess(our_log.bootstrap_servers, slow_reader_ms=3000) as console:
-        value = "x" * 200_000
-        for _ in range(60):
-            ask(console.url, "POST", f"/v1/topics/{topic}/records", {"value": value})
-        stalled = socket.create_connection(("127.0.0.1", console.port), timeout=60)
-        stalled.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        stalled.sendall(
-            f"GET /v1/topics/{topic}/records?from=earliest HTTP/1.1\r\nHost: 127.0.0.1\r\n"
-            "Accept: text/event-stream\r\n\r\n".encode()
-        )
-        subscribers = lambda: float(  # noqa: E731
-            next(
-                line.split()[1]
-                for line in ask(console.url, "GET", "/metrics").body.decode().splitlines()
-                if line.startswith("headrace_console_subscribers ")
-            )
-        )
-        assert stalled.recv(1) == b"H"  # its answer has begun; it takes no more of it
-        deadline = time.monotonic() + 60
-        while subscribers() != 0:
-            assert time.monotonic() < deadline, "the stalled reader was never cut"
-        with Events(console.url, f"/v1/topics/{topic}/records?from=earliest") as events:
-            seen = 0
+
+    def read(limit_s, pulse):
+        with ConsoleProcess(our_log.bootstrap_servers, slow_reader_ms=1000 * limit_s) as console:
+            stalled = stalled_reader(console, topic, 0, by_socket=False)
+            assert stalled.recv(1) == b"H"  # its answer has begun; it takes no more of it
+            deadline = time.monotonic() + 60 + limit_s
+            while metric(console, "headrace_console_subscribers "):
+                assert time.monotonic() < deadline, "the stalled reader was never cut"
+                pulse.beat()
+            with Events(console.url, f"/v1/topics/{topic}/records?from=earliest") as events:
+                seen = 0
+                for event in events:
+                    pulse.beat()
+                    seen += len(event.data.get("records", []))
+                    if seen == 60:
+                        break
+            assert seen == 60
+            stalled.close()
+
+    with ConsoleProcess(our_log.bootstrap_servers) as console:
+        records = [{"value": "x" * 200_000} for _ in range(4)]
+        for _ in range(15):
+            ask(console.url, "POST", f"/v1/topics/{topic}/records", {"records": records})
+    judged(read, 3, 30)
+
+
+def metric(console, name):
+    lines = ask(console.url, "GET", "/metrics").body.decode().splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith(name))
+
+
+def test_a_hundred_readers_that_take_nothing_hold_no_more_than_the_bound(our_log, make_topic):
+    """Each stands at a place of its own, half of them by WebSocket: a page for each would be 40 MiB."""
+    topic, count = make_topic("slow-many"), 100
+    bounds = {"max_buffered_bytes": 4 << 20, "reader_buffer_bytes": 16 << 10, "event_bytes": 400_000}
+    most = bounds["max_buffered_bytes"] + count * (bounds["reader_buffer_bytes"] + 1_000)
+    with ConsoleProcess(our_log.bootstrap_servers, slow_reader_ms=60_000, **bounds) as console:
+        for each in range(0, count, 10):
+            records = [{"value": f"{each + n}:" + "x" * 200_000} for n in range(10)]
+            assert ask(console.url, "POST", f"/v1/topics/{topic}/records", {"records": records}).status == 200
+        stalled = [stalled_reader(console, topic, offset, by_socket=offset % 2) for offset in range(count)]
+        deadline, partition_bounds = time.monotonic() + 200, []
+        while metric(console, 'headrace_console_readers_cut_total{reason="full"}') < count // 2:
+            assert time.monotonic() < deadline
+            partition_bounds.append(metric(console, "headrace_console_buffered_bytes"))
+        assert max(partition_bounds, default=0) <= most
+        # Whoever was cut goes on after the last event it saw whole.
+        last = whole_ids(stalled[0])[-1]
+        with Events(console.url, f"/v1/topics/{topic}/records", last_id=last) as events:
+            seen = []
             for event in events:
-                seen += len(event.data.get("records", []))
-                if seen == 60:
+                seen += [each["offset"] for each in event.data.get("records", [])]
+                if len(seen) >= count:
                     break
-        assert seen == 60
-        stalled.close()
+        assert seen == list(range(count))
+        for each in stalled:
+            each.close()
+        assert console.stop() == 0
+        assert console.output() == ""
+
+
+def whole_ids(cut):
+    """The ids of the events that came whole before the connection was cut."""
+    received = b""
+    with contextlib.suppress(ConnectionResetError):
+        while part := cut.recv(65536):
+            received += part
+    return [each.decode() for each in re.findall(rb"id: (\S+)\ndata: [^\n]*\n\n", received)]
+
+
+def stalled_reader(console, topic, offset, *, by_socket):
+    """A connection that asks for a tail, and never reads."""
+    opened = socket.socket()
+    opened.settimeout(120)
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    opened.connect(("127.0.0.1", console.port))
+    upgrade = (
+        "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+    )
+    opened.sendall(
+        f"GET /v1/topics/{topic}/records?partition=0&offset={offset} HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+        f"{upgrade if by_socket else 'Accept: text/event-stream' + chr(13) + chr(10)}\r\n".encode()
+    )
+    return opened
+
+
+@pytest.mark.parametrize("by_socket", [False, True])
+def test_an_event_larger_than_a_readers_buffer_comes_whole(our_log, make_topic, by_socket):
+    topic = make_topic(f"large-{by_socket}")
+    with ConsoleProcess(our_log.bootstrap_servers, reader_buffer_bytes=1_000) as console:
+        path, value = f"/v1/topics/{topic}/records", "ä" * 100_000
+        ask(console.url, "POST", path, {"value": value})
+        if by_socket:
+            url = console.url.replace("http", "ws") + path + "?from=earliest"
+            with connect(url, open_timeout=60, max_size=None) as opened:
+                opened.recv(60)
+                found = json.loads(opened.recv(60))["records"]
+        else:
+            with Events(console.url, path + "?from=earliest") as events:
+                found = next(each for each in events if each.name == "records").data["records"]
+        assert [each["value"] for each in found] == [value]
 
 
 def test_subscriptions_are_bounded(our_log, make_topic):

@@ -10,7 +10,7 @@ from tests.integration.console.conftest import row
 from tests.integration.console.http_client import ask
 from tests.integration.console.shop import Shop
 
-from headrace.console.tokens import decode_token, encode_token
+from headrace.console.write.tokens import decode_token, encode_token
 from headrace.testing.console import ConsoleProcess
 
 ROWS = "/v1/views/revenue/rows"
@@ -24,7 +24,7 @@ def test_a_view_says_what_it_is_and_what_it_reflects(get):
     assert one["stream"] == "orders"
     assert [each["name"] for each in one["columns"]][:2] == ["region", "minute"]
     assert one["reflected"]["offsets"] == {"orders": {"0": 0, "1": 0}}
-    assert one["books"] == {"on_time": 30}
+    assert one["counters"] == {"on_time": 30}
     assert one["watermark"] == "2026-01-01T00:00:00.000Z"
     assert decode_token(one["token"]) == {"orders": {0: 0, 1: 0}}
 

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from headrace.console.tokens import decode_token
+from headrace.console.write.tokens import decode_token
 
 
 @pytest.fixture(scope="module")

@@ -10,15 +10,15 @@ import pytest
 from tools.example_pictures import kept
 from tools.pages import DOCS, REPOSITORY, blocks
 
-from headrace.app.drawing import graph_of
 from headrace.app.loading import load_app
-from headrace.app.picture import as_svg
-from headrace.app.planning import plan_app
-from headrace.app.surroundings import reading_from
+from headrace.app.plain_frame import reading_from
+from headrace.app.plan.graph import graph_of
+from headrace.app.plan.picture import as_svg
+from headrace.app.plan.planner import plan_app
 from headrace.client import Connection
 from headrace.testing.broker import BrokerProcess
 
-PAGES = (REPOSITORY / "README.md", DOCS / "from-kafka.md", DOCS / "from-spark.md")
+PAGES = (REPOSITORY / "README.md", DOCS / "guides" / "from-kafka.md", DOCS / "guides" / "from-spark.md")
 BLOCKS = [
     pytest.param(block, id=f"{page.name}:{block.line}")
     for page in PAGES

@@ -4,5 +4,5 @@ A case is a function that does something to a log and returns what a client coul
 observe: codes, offsets, order, values; nothing random. `answers.json` holds what
 Kafka 4.3 returned. The tests run every case on ours and compare it with that, and
 on a live Kafka, where one can be had, to show that the file still says the truth.
-The list in docs/kafka.md is made from the cases (`python -m parity.page`).
+docs/reference/kafka-cases.md is generated from the cases (`python -m parity.page`).
 """

@@ -5,7 +5,7 @@ from functools import partial
 from headrace.wire import Api
 from parity.case import case as any_case
 from parity.login import answered
-from parity.stage import batch_of, code
+from parity.stage import batch_of, code, wait_until
 from parity.topics import create, wanted
 
 DENIED, ALLOWED = "without permission", "permissions"
@@ -35,12 +35,9 @@ def allow(log, *entries):
     assert all(each.error_code == 0 for each in answer.results), answer
 
 
-def wait_for(ask, expected, patience=300):
+def wait_for(ask, expected):
     """Asks until the answer is the expected one: a permission counts a moment later in Kafka."""
-    for _ in range(patience):
-        if (found := ask()) == expected:
-            break
-    return found
+    return wait_until(ask, lambda found: found == expected)
 
 
 class Alice:
@@ -89,7 +86,7 @@ class Alice:
         )
 
 
-@case(DENIED, "topics: TOPIC_AUTHORIZATION_FAILED, whether they are there or not")
+@case(DENIED, "topics: TOPIC_AUTHORIZATION_FAILED, whether they exist or not")
 def topics(log):
     alice = Alice(log)
     calls = (alice.produce, alice.fetch, alice.list_offsets, alice.metadata, alice.delete)
@@ -102,7 +99,7 @@ def creating(log):
     return [alice.create(log.fresh()), alice.metadata(log.fresh("missing"), auto_create=True)]
 
 
-@case(DENIED, "topics that one may not see are not listed")
+@case(DENIED, "topics without describe permission are not listed")
 def not_listed(log):
     topic = log.topic()
     fields = {"topics": None, "allow_auto_topic_creation": False}
@@ -270,7 +267,7 @@ def empty_lists(log):
     ]
 
 
-@case(ALLOWED, "to read includes to describe, and neither to write nor to delete")
+@case(ALLOWED, "read implies describe, and neither write nor delete")
 def to_read(log):
     topic, alice = log.topic(), Alice(log)
     allow(log, acl(TOPIC, topic, READ))
@@ -284,7 +281,7 @@ def to_read(log):
     ]
 
 
-@case(ALLOWED, "to write includes to describe and a producer id, and not to read")
+@case(ALLOWED, "write implies describe and a producer id, and not read")
 def to_write(log):
     topic, alice = log.topic(), Alice(log)
     allow(log, acl(TOPIC, topic, WRITE))
@@ -297,7 +294,7 @@ def to_write(log):
     ]
 
 
-@case(ALLOWED, "a prefix counts for all names that begin so, and a refusal wins over it")
+@case(ALLOWED, "a prefix applies to all names that begin with it, and a denial overrides it")
 def patterns(log):
     prefix, alice = log.fresh("prefixed"), Alice(log)
     topic, other = f"{prefix}-x", log.topic()
@@ -310,7 +307,7 @@ def patterns(log):
     return [first, second, alice.produce(other)]
 
 
-@case(ALLOWED, "to commit needs the group and the topic")
+@case(ALLOWED, "committing needs the group and the topic")
 def to_commit(log):
     group, topic, alice = log.fresh("group"), log.topic(), Alice(log)
     allow(log, acl(GROUP, group, READ))
@@ -319,7 +316,7 @@ def to_commit(log):
     return [first, wait_for(lambda: alice.commit(group, topic), "NONE")]
 
 
-@case(ALLOWED, "to create topics: by name, and the answer to who may not describe their settings")
+@case(ALLOWED, "creating topics: by name, and the response without permission to describe their settings")
 def to_create(log):
     name, alice = log.fresh("hers"), Alice(log)
     allow(log, acl(TOPIC, name, CREATE))
@@ -330,7 +327,7 @@ def to_create(log):
     ]
 
 
-@case(ALLOWED, "permissions are listed as they were given, and removed by filter")
+@case(ALLOWED, "entries are listed as they were added, and removed by filter")
 def listed(log):
     topic = log.topic()
     allow(log, acl(TOPIC, topic, READ), acl(TOPIC, topic, WRITE, permission=DENY))
@@ -357,7 +354,7 @@ def refused(log, *entries):
     ]
 
 
-@case(ALLOWED, "an entry without a name, for nobody, or for another cluster is INVALID_REQUEST")
+@case(ALLOWED, "an entry without a name, without a user, or for another cluster is INVALID_REQUEST")
 def impossible(log):
     entries = acl(TOPIC, "", READ), acl(TOPIC, "x", READ, principal="alice"), acl(CLUSTER, "other", ALTER)
     return refused(log, *entries)
@@ -365,9 +362,9 @@ def impossible(log):
 
 @case(
     ALLOWED,
-    "an entry of any kind, for any operation, or for one that its kind does not have",
-    differs="ours says INVALID_REQUEST to all three; Kafka answers UNKNOWN_SERVER_ERROR to the first two and"
-    " stores the third, which can never count",
+    "an entry of kind any, for operation any, or for an operation that its kind does not have",
+    differs="Headrace answers INVALID_REQUEST to all three; Kafka answers UNKNOWN_SERVER_ERROR to the first"
+    " two and stores the third, which can never take effect",
 )
 def meaningless(log):
     return refused(log, acl(ANY, "x", READ), acl(TOPIC, "x", 1), acl(GROUP, "g", WRITE))

@@ -20,7 +20,7 @@ def raw_join(log, group, **options):
     return log.ask(Api.JOIN_GROUP, 9, fields)
 
 
-@case(JOIN, "the first join is MEMBER_ID_REQUIRED with an id to come back with")
+@case(JOIN, "the first join is MEMBER_ID_REQUIRED, with an id to use next")
 def id_required(log):
     group = log.fresh("group")
     first = raw_join(log, group)
@@ -51,7 +51,7 @@ def no_name(log):
     return code(raw_join(log, "").error_code)
 
 
-@case(JOIN, "a member id that nobody was given is UNKNOWN_MEMBER_ID")
+@case(JOIN, "a member id that was never assigned is UNKNOWN_MEMBER_ID")
 def made_up_id(log):
     existing = joined(log)
     return [
@@ -60,7 +60,7 @@ def made_up_id(log):
     ]
 
 
-@case(JOIN, "no protocols, or no type of protocol, are INCONSISTENT_GROUP_PROTOCOL")
+@case(JOIN, "no protocols, or no protocol type, are INCONSISTENT_GROUP_PROTOCOL")
 def no_protocols(log):
     return [
         code(raw_join(log, log.fresh("group"), protocols=[]).error_code),
@@ -76,7 +76,7 @@ def nothing_in_common(log):
     return [other.join(), third.join(), member.heartbeat()]
 
 
-@case(JOIN, "the protocol that all know is chosen, by vote")
+@case(JOIN, "a protocol that all members support is chosen by vote")
 def voted(log):
     first = Member(log, log.fresh("group"), protocols=("a", "range"))
     second = Member(log, first.group, protocols=("range", "b"))
@@ -109,7 +109,7 @@ def heartbeats(log):
     ]
 
 
-@case(LIFE, "a newcomer starts a rebalance: REBALANCE_IN_PROGRESS until all have joined again")
+@case(LIFE, "a new member starts a rebalance: REBALANCE_IN_PROGRESS until all have rejoined")
 def rebalance(log):
     first = joined(log)
     second = Member(log, first.group)
@@ -143,13 +143,13 @@ def syncs(log):
     ]
 
 
-@case(LIFE, "who leaves is unknown afterwards; leaving twice or as a stranger is UNKNOWN_MEMBER_ID")
+@case(LIFE, "a member that left is unknown; leaving twice or as a non-member is UNKNOWN_MEMBER_ID")
 def leaves(log):
     member = joined(log)
     return [member.leave(member="somebody"), member.leave(), member.leave(), member.heartbeat()]
 
 
-@case(LIFE, "a generation is never used again, also when the group was empty in between")
+@case(LIFE, "a generation is never reused, even if the group was empty in between")
 def generations(log):
     first = joined(log)
     first.leave()
@@ -157,7 +157,7 @@ def generations(log):
     return [first.generation, second.generation]
 
 
-@case(LIFE, "a static member is replaced without a rebalance, and the former one is FENCED_INSTANCE_ID")
+@case(LIFE, "a static member is replaced without a rebalance, and the previous one is FENCED_INSTANCE_ID")
 def static(log):
     first = joined(log, instance="one")
     second = Member(log, first.group, instance="one")

@@ -2,7 +2,7 @@
 
 from headrace.wire import Api
 from parity.case import case
-from parity.stage import code
+from parity.stage import code, wait_until
 from parity.topics import wait_described
 
 DESCRIBE, ALTER = "describe configs", "alter configs"
@@ -32,11 +32,10 @@ def alter(log, name, *changes, kind=TOPIC, validate_only=False):
 
 def value(log, name, key, expected=None):
     """A setting's value; Kafka's may follow a change a moment later."""
-    for _ in range(200):
-        found = [each[1:3] for each in describe(log, name, key)[1]]
-        if expected is None or found == [expected]:
-            break
-    return found
+    return wait_until(
+        lambda: [each[1:3] for each in describe(log, name, key)[1]],
+        lambda found: expected is None or found == [expected],
+    )
 
 
 @case(DESCRIBE, "a topic's own value and a default, with type and source")
@@ -48,12 +47,12 @@ def described(log):
     )
 
 
-@case(DESCRIBE, "keys that there are not are left out")
+@case(DESCRIBE, "unknown keys are left out")
 def no_such_key(log):
     return describe(log, log.topic(), "no.such.thing")
 
 
-@case(DESCRIBE, "an unknown topic, a name that none can have, an unknown kind of resource")
+@case(DESCRIBE, "an unknown topic, an invalid name, an unknown kind of resource")
 def unknown(log):
     return [
         describe(log, log.fresh("missing"), "retention.ms"),
@@ -62,7 +61,7 @@ def unknown(log):
     ]
 
 
-@case(DESCRIBE, "a broker that there is not is INVALID_REQUEST")
+@case(DESCRIBE, "an unknown broker is INVALID_REQUEST")
 def unknown_broker(log):
     return [describe(log, name, "no.such.thing", kind=BROKER) for name in ("1", "7", "seven")]
 
@@ -85,7 +84,7 @@ def defaults(log):
 @case(
     DESCRIBE,
     "an index entry every 4096 bytes, and syncs left to the system",
-    differs="the index is sparser (16384), a look-up reads ahead anyway; every acknowledged batch is synced",
+    differs="the index is sparser (16384), as look-ups read ahead anyway; every acknowledged batch is synced",
 )
 def other_defaults(log):
     return [value(log, log.topic(), key) for key in ("index.interval.bytes", "flush.messages")]
@@ -128,13 +127,13 @@ def lists(log):
     ]
 
 
-@case(ALTER, "append to what is not a list is INVALID_CONFIG")
+@case(ALTER, "appending to a setting that is not a list is INVALID_CONFIG")
 def no_list(log):
     name = log.topic()
     return [alter(log, name, ("retention.ms", how, "1")) for how in (APPEND, SUBTRACT)]
 
 
-@case(ALTER, "values it cannot have and settings that there are not are INVALID_CONFIG")
+@case(ALTER, "invalid values and unknown settings are INVALID_CONFIG")
 def bad_values(log):
     name = log.topic()
     changes = (
@@ -146,7 +145,7 @@ def bad_values(log):
     return [alter(log, name, (key, SET, new)) for key, new in changes]
 
 
-@case(ALTER, "to set nothing, to name a setting twice, and a setting without a name")
+@case(ALTER, "setting nothing, naming a setting twice, and a setting without a name")
 def bad_requests(log):
     name = log.topic()
     return [
@@ -159,14 +158,14 @@ def bad_requests(log):
 
 @case(
     ALTER,
-    "an operation that there is not",
-    differs="ours says INVALID_REQUEST, Kafka UNKNOWN_SERVER_ERROR",
+    "an unknown operation",
+    differs="Headrace answers INVALID_REQUEST, Kafka UNKNOWN_SERVER_ERROR",
 )
 def bad_operation(log):
     return alter(log, log.topic(), ("retention.ms", 9, "1"))
 
 
-@case(ALTER, "one bad setting spoils the whole change")
+@case(ALTER, "one bad setting fails the whole change")
 def all_or_nothing(log):
     name = log.topic()
     answer = alter(log, name, ("retention.ms", SET, "1234"), ("cleanup.policy", SET, "burn"))
@@ -188,7 +187,7 @@ def alter_unknown(log):
     return alter(log, log.fresh("missing"), ("retention.ms", SET, "1"))
 
 
-@case(ALTER, "to remove what was never set changes nothing")
+@case(ALTER, "removing what was never set changes nothing")
 def remove_unset(log):
     name = log.topic()
     return [alter(log, name, ("retention.ms", REMOVE, None)), value(log, name, "retention.ms")]
@@ -210,7 +209,7 @@ def replaced(log):
 @case(
     ALTER,
     "a broker's settings can be changed while it runs",
-    differs="a broker's settings are given when it starts, and are the same until it ends",
+    differs="a broker's settings are fixed when it starts",
 )
 def broker(log):
     return alter(log, "1", ("log.cleaner.threads", SET, "1"), kind=BROKER)

@@ -10,7 +10,7 @@ __all__ = ["delete", "describe"]
 OFFSETS, ADMIN = "committed offsets", "administering groups"
 
 
-@case(OFFSETS, "a member commits in its generation; others are refused")
+@case(OFFSETS, "a member commits in its generation; others are rejected")
 def commits(log):
     topic, member = log.topic(), joined(log)
     return [
@@ -23,7 +23,7 @@ def commits(log):
     ]
 
 
-@case(OFFSETS, "somebody outside commits to a group that is empty or new, but not with a generation")
+@case(OFFSETS, "a non-member commits to a group that is empty or new, but not with a generation")
 def outside(log):
     topic, group = log.topic(), log.fresh("group")
     return [
@@ -35,7 +35,7 @@ def outside(log):
     ]
 
 
-@case(OFFSETS, "a commit between joining and getting a share is REBALANCE_IN_PROGRESS")
+@case(OFFSETS, "a commit between joining and getting an assignment is REBALANCE_IN_PROGRESS")
 def commit_before_sync(log):
     member = Member(log, log.fresh("group"))
     member.join()
@@ -54,7 +54,7 @@ def metadata_size(log):
     return [commit(log, group, topic, metadata="x" * size) for size in (4096, 4097)]
 
 
-@case(OFFSETS, "what was never committed is -1; of a group that is not there too")
+@case(OFFSETS, "an offset that was never committed is -1, also for an unknown group")
 def never(log):
     topic = log.topic()
     group = joined(log).group
@@ -65,13 +65,13 @@ def never(log):
     ]
 
 
-@case(OFFSETS, "a negative offset, and one behind the end, are stored as they come")
+@case(OFFSETS, "a negative offset, and one beyond the end, are stored as they are")
 def odd_offsets(log):
     group, topic = log.fresh("group"), log.topic()
     return [[commit(log, group, topic, offset), committed(log, group, topic)] for offset in (-1, -5, 1000)]
 
 
-@case(OFFSETS, "all of a group's offsets are told to who names no topic")
+@case(OFFSETS, "without topics, all offsets of the group are returned")
 def all_offsets(log):
     group, first, second = log.fresh("group"), log.topic(partitions=2), log.topic()
     for topic, partition in ((first, 0), (first, 1), (second, 0)):
@@ -91,7 +91,7 @@ def delete(log, *groups):
     return [code(each.error_code) for each in answer.results]
 
 
-@case(ADMIN, "delete: unknown is GROUP_ID_NOT_FOUND, with members NON_EMPTY_GROUP, empty it is gone")
+@case(ADMIN, "delete: unknown is GROUP_ID_NOT_FOUND, with members NON_EMPTY_GROUP, empty is deleted")
 def deletes(log):
     topic, member = log.topic(), joined(log)
     commit(log, member.group, topic, generation=member.generation, member=member.id)
@@ -114,7 +114,7 @@ def forget(log, group, topic, partition=0):
     ]
 
 
-@case(ADMIN, "forget offsets: unknown group, empty group, unknown topic")
+@case(ADMIN, "delete offsets: unknown group, empty group, unknown topic")
 def forgets(log):
     group, topic = log.fresh("group"), log.topic()
     commit(log, group, topic)
@@ -127,7 +127,7 @@ def forgets(log):
     ]
 
 
-@case(ADMIN, "forget offsets of a topic that members read: GROUP_SUBSCRIBED_TO_TOPIC")
+@case(ADMIN, "delete offsets of a topic that members read: GROUP_SUBSCRIBED_TO_TOPIC")
 def forgets_subscribed(log):
     topic, member = log.topic(), Member(log, log.fresh("group"))
     member.metadata = subscription(topic)

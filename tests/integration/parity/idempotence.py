@@ -15,13 +15,13 @@ def sent(sequence, *values, producer=1, epoch=0, transactional=False):
 
 
 SEQUENCES = {
-    "batches in order are taken": [sent(0), sent(1), sent(2, *V * 3), sent(5)],
+    "batches in order are accepted": [sent(0), sent(1), sent(2, *V * 3), sent(5)],
     "the last five batches again are duplicates, with their offsets; older ones are out of order": [
         sent(number) for number in [*range(7), *reversed(range(7))]
     ],
     "a gap is OUT_OF_ORDER_SEQUENCE_NUMBER": [sent(0), sent(2), sent(1)],
     "an unknown producer may begin anywhere": [sent(44), sent(45), sent(44)],
-    "parts of a batch are no duplicates": [
+    "parts of a batch are not duplicates": [
         sent(0, *V * 3), sent(0, *V * 2), sent(1, *V * 2), sent(2, *V * 2)
     ],
     "a new epoch begins at 0, and the old one is INVALID_PRODUCER_EPOCH": [
@@ -36,7 +36,7 @@ SEQUENCES = {
     "sequence numbers wrap between batches": [sent(LAST), sent(0), sent(LAST), sent(1)],
     "the number after the last is 0": [sent(LAST), sent(1)],
     "a producer id without a sequence number is INVALID_RECORD": [sent(-1)],
-    "a transactional batch without a transactional id is refused": [sent(0, transactional=True)],
+    "a transactional batch without a transactional id is rejected": [sent(0, transactional=True)],
     "producers do not disturb each other": [sent(0), sent(0, producer=2), sent(1), sent(1, producer=2)],
 }  # fmt: skip
 

@@ -21,7 +21,7 @@ def answered(peer, api, version, fields, read=lambda answer: answer.error_code):
         return "closed"
 
 
-@case(LOGIN, "a mechanism that there is not is UNSUPPORTED_SASL_MECHANISM")
+@case(LOGIN, "an unknown mechanism is UNSUPPORTED_SASL_MECHANISM")
 def mechanisms(log):
     answer = log.connect_only().request(Api.SASL_HANDSHAKE, 1, {"mechanism": "GSSAPI"})
     return [code(answer.error_code), sorted(answer.mechanisms)]
@@ -29,7 +29,7 @@ def mechanisms(log):
 
 @case(
     LOGIN,
-    "a wrong password, an unknown user, no password: SASL_AUTHENTICATION_FAILED, and the connection ends",
+    "a wrong password, an unknown user, no password: SASL_AUTHENTICATION_FAILED, connection closed",
 )
 def passwords(log):
     found = []
@@ -41,7 +41,7 @@ def passwords(log):
     return found
 
 
-@case(LOGIN, "to act for somebody else is SASL_AUTHENTICATION_FAILED")
+@case(LOGIN, "acting for another user is SASL_AUTHENTICATION_FAILED")
 def somebody_else(log):
     peer = log.connect_only()
     peer.request(Api.SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"})
@@ -62,14 +62,14 @@ def scram(log):
 
 @case(
     LOGIN,
-    "SCRAM: an unknown user is told so by the first message",
-    differs="ours goes on with a made-up salt and refuses at the end: nobody can try out who is a user",
+    "SCRAM: an unknown user is rejected by the first message",
+    differs="Headrace continues with a made-up salt and rejects at the end, so nobody can probe for users",
 )
 def scram_unknown(log):
     return scram_begun(log, b"n,,n=nobody,r=abcdef")
 
 
-@case(LOGIN, "before logging in only versions are told; anything else ends the connection")
+@case(LOGIN, "before login only ApiVersions is served; anything else closes the connection")
 def before(log):
     versions = {"client_software_name": "parity", "client_software_version": "1"}
     return [
@@ -81,14 +81,14 @@ def before(log):
 @case(
     LOGIN,
     "a password before the handshake",
-    differs="ours says what is wrong (ILLEGAL_SASL_STATE) before the connection ends, Kafka just ends it",
+    differs="Headrace answers ILLEGAL_SASL_STATE before it closes the connection, Kafka just closes it",
 )
 def no_handshake(log):
     fields = {"auth_bytes": b"\0alice\0password-of-alice"}
     return answered(log.connect_only(), Api.SASL_AUTHENTICATE, 2, fields)
 
 
-@case(LOGIN, "who is logged in and shakes hands again is ILLEGAL_SASL_STATE")
+@case(LOGIN, "a second handshake after login is ILLEGAL_SASL_STATE")
 def twice(log):
     peer = log.connect("alice")
     return answered(peer, Api.SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"})

@@ -30,18 +30,18 @@ def filled(log):
     return [log.list_offset(topic, timestamp, version=9) for timestamp in SPECIAL.values()]
 
 
-@case(LIST, "by time: the first record that is as late or later")
+@case(LIST, "by time: the first record with that timestamp or a later one")
 def by_time(log):
     topic = timed(log)
     return [log.list_offset(topic, TIME_MS + 1000 * after) for after in (-5, 0, 1, 5, 10, 11, 20, 21)]
 
 
-@case(LIST, "by time on an empty partition there is none")
+@case(LIST, "by time on an empty partition: none")
 def by_time_empty(log):
     return log.list_offset(log.topic(), TIME_MS)
 
 
-@case(LIST, "the record of the largest timestamp, in the midst of a batch")
+@case(LIST, "the record with the largest timestamp, in the middle of a batch")
 def largest(log):
     topic = log.topic()
     batch = encode_batch([Record(0, TIME_MS + each, None, b"v") for each in (1, 9, 3)])
@@ -52,8 +52,8 @@ def largest(log):
 
 @case(
     LIST,
-    "the largest timestamp where no record has any",
-    differs="ours answers that there is none (-1), Kafka with the first record and timestamp -1",
+    "the largest timestamp when no record has one",
+    differs="Headrace answers that there is none (-1), Kafka with the first record and timestamp -1",
 )
 def no_times(log):
     topic = log.topic()
@@ -61,7 +61,7 @@ def no_times(log):
     return log.list_offset(topic, -3)
 
 
-@case(LIST, "a special number that there is not")
+@case(LIST, "an unknown special number")
 def no_such_number(log):
     topic = timed(log)
     return [
@@ -70,7 +70,7 @@ def no_such_number(log):
     ]
 
 
-@case(LIST, "numbers that came with later versions are refused in earlier ones")
+@case(LIST, "special numbers of later versions are rejected in earlier ones")
 def too_new(log):
     topic = timed(log)
     return [
@@ -79,7 +79,7 @@ def too_new(log):
     ]
 
 
-@case(LIST, "unknown topic and partition; a leader epoch that is not there yet")
+@case(LIST, "unknown topic and partition; a future leader epoch")
 def unknown(log):
     topic = log.topic()
     return [
@@ -90,7 +90,7 @@ def unknown(log):
     ]
 
 
-@case(LIST, "a partition that is asked for twice is INVALID_REQUEST")
+@case(LIST, "a partition that appears twice is INVALID_REQUEST")
 def twice(log):
     topic = log.topic()
     part = {"partition_index": 0, "timestamp": -1}
@@ -105,7 +105,7 @@ def delete(log, topic, offset, partition=0):
     return [code(found.error_code), found.low_watermark]
 
 
-@case(DELETE, "up to an offset, up to the end (-1), and what was deleted already")
+@case(DELETE, "up to an offset, up to the end (-1), and what was already deleted")
 def bounds(log):
     topic = log.topic()
     log.fill(topic, b"a", b"b", b"c", b"d")
@@ -124,7 +124,7 @@ def delete_unknown(log):
     return [delete(log, log.fresh("missing"), 0), delete(log, log.topic(), 0, partition=4)]
 
 
-@case(DELETE, "of a topic that is compacted only is POLICY_VIOLATION, of compact,delete it works")
+@case(DELETE, "on a topic that is only compacted is POLICY_VIOLATION; with compact,delete it works")
 def delete_compacted(log):
     found = []
     for policy in ("compact", "compact,delete"):
@@ -134,7 +134,7 @@ def delete_compacted(log):
     return found
 
 
-@case(DELETE, "offsets go on where they were")
+@case(DELETE, "offsets continue where they were")
 def goes_on(log):
     topic = log.topic()
     log.fill(topic, b"a", b"b")
@@ -149,14 +149,14 @@ def epoch_end(log, topic, leader_epoch, current=-1, partition=0):
     return [code(found.error_code), found.leader_epoch, found.end_offset]
 
 
-@case(EPOCHS, "the current epoch ends at the end; a later one is unknown")
+@case(EPOCHS, "the current epoch ends at the log end; a later one is unknown")
 def epochs(log):
     topic = log.topic()
     log.fill(topic, b"a", b"b")
     return [epoch_end(log, topic, epoch) for epoch in (0, 1, -1)]
 
 
-@case(EPOCHS, "who believes in a later epoch than there is, is told so")
+@case(EPOCHS, "a client with a future epoch gets an error")
 def epoch_believed(log):
     topic = log.topic()
     log.fill(topic, b"a")

@@ -1,4 +1,4 @@
-"""The list of cases in docs/kafka.md: `python -m parity.page` writes it, the tests compare it.
+"""Writes docs/reference/kafka-cases.md from the cases: `python -m parity.page`; a test compares it.
 
 With `--answers` it first asks a live Kafka and writes `answers.json`. Run it in
 `tests/integration`.
@@ -14,10 +14,17 @@ from parity.case import Case
 from parity.logs import kafka_secured_stage, kafka_stage
 from parity.suite import ANSWERS, ordered_cases, run
 
-__all__ = ["PAGE", "listed", "main"]
+__all__ = ["PAGE", "main", "written"]
 
-PAGE = Path(__file__).parents[3] / "docs" / "kafka.md"
-BEGIN, END = "<!-- cases: begin -->\n", "<!-- cases: end -->\n"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "kafka-cases.md"
+HEAD = """\
+# The cases compared with Kafka, one by one
+
+Each case is a short program that runs on Headrace and on Kafka 4.3; [Kafka compatibility](kafka.md)
+explains how they are compared and what differs by design. This page is generated from the cases in
+`tests/integration/parity` (`python -m parity.page`), and a test checks that it is up to date.
+
+"""
 
 
 def listed(cases: list[Case], answers: dict[str, Any]) -> str:
@@ -29,7 +36,7 @@ def listed(cases: list[Case], answers: dict[str, Any]) -> str:
             lines.append(f"\n**{area[0].upper()}{area[1:]}**\n\n")
         mark = " (differs)" if case.differs else ""
         lines.append(f"{number}. {case.title}{_codes(case, answers)}{mark}\n")
-    return "".join(lines) + "\n"
+    return "".join(lines)
 
 
 def _codes(case: Case, answers: dict[str, Any]) -> str:
@@ -42,16 +49,14 @@ def _codes(case: Case, answers: dict[str, Any]) -> str:
 
 def differences(cases: list[Case]) -> str:
     rows = [f"| {case.area}: {case.title} | {case.differs} |\n" for case in cases if case.differs]
-    return "| case | how ours differs, and why |\n|---|---|\n" + "".join(rows)
+    return "| case | how Headrace differs, and why |\n|---|---|\n" + "".join(rows)
 
 
-def written(text: str) -> str:
-    """The page with its list and its table of differences made anew."""
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
+def written() -> str:
+    """The whole page: what differs first, then every case."""
     cases = ordered_cases()
     answers = json.loads(ANSWERS.read_text())
-    return f"{before}{BEGIN}\n{differences(cases)}{listed(cases, answers)}{END}{after}"
+    return f"{HEAD}## What differs\n\n{differences(cases)}\n## All cases\n{listed(cases, answers)}"
 
 
 def ask_kafka() -> None:
@@ -66,7 +71,7 @@ def ask_kafka() -> None:
 def main() -> None:
     if "--answers" in sys.argv:
         ask_kafka()
-    PAGE.write_text(written(PAGE.read_text()))
+    PAGE.write_text(written())
 
 
 if __name__ == "__main__":

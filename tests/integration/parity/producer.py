@@ -2,7 +2,7 @@
 
 from headrace.wire import Api
 from parity.fetch import seen
-from parity.stage import batch_of, code
+from parity.stage import batch_of, code, wait_until
 
 __all__ = ["Producer", "reading"]
 
@@ -91,9 +91,8 @@ class Producer:
 
 def reading(log, topic, aborted, end):
     """What a reader of committed records gets once the markers are written."""
-    for _ in range(500):
-        answer = log.fetch(topic, 0, isolation_level=1, wait_ms=20)
-        if answer.last_stable_offset >= end:
-            break
+    answer = wait_until(
+        lambda: log.fetch(topic, 0, isolation_level=1), lambda found: found.last_stable_offset >= end
+    )
     listed = [[each.producer_id == aborted.id, each.first_offset] for each in answer.aborted_transactions]
     return [seen(answer), listed]

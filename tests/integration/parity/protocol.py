@@ -14,7 +14,7 @@ VERSIONS, CLUSTER, COORDINATORS = "versions", "cluster", "coordinators"
 
 @case(
     VERSIONS,
-    "ApiVersions from the future is answered in version 0, with UNSUPPORTED_VERSION and the versions served",
+    "ApiVersions in an unknown version is answered in version 0, with UNSUPPORTED_VERSION and a list",
 )
 def future_versions(log):
     peer = log.connect_only()
@@ -25,7 +25,7 @@ def future_versions(log):
     return [correlation, code(error), any(row[0] == Api.API_VERSIONS for row in rows)]
 
 
-@case(VERSIONS, "ApiVersions with a name of a client that none can have is INVALID_REQUEST")
+@case(VERSIONS, "ApiVersions with an invalid client name is INVALID_REQUEST")
 def client_names(log):
     def ask(**fields):
         return code(log.connect_only().request(Api.API_VERSIONS, 3, fields).error_code)
@@ -37,7 +37,7 @@ def client_names(log):
     ]
 
 
-@case(VERSIONS, "another request of a version that is not served ends the connection")
+@case(VERSIONS, "any other request in a version that is not served closes the connection")
 def unserved_version(log):
     found = []
     for api, version in ((Api.METADATA, 99), (Api.FETCH, 3), (Api.PRODUCE, 2)):
@@ -47,7 +47,7 @@ def unserved_version(log):
     return found
 
 
-@case(VERSIONS, "a request that there is not, a negative and an absurd length end the connection")
+@case(VERSIONS, "an unknown request, a negative length and an absurd length close the connection")
 def nonsense(log):
     found = []
     for data in (
@@ -61,7 +61,7 @@ def nonsense(log):
     return found
 
 
-@case(VERSIONS, "a request cut short ends the connection")
+@case(VERSIONS, "a truncated request closes the connection")
 def cut_short(log):
     peer = log.connect_only()
     peer.send_bytes(struct.pack(">ihhih", 10, Api.METADATA, 1, 7, 50))
@@ -77,7 +77,7 @@ def ranges(log, apis):
     return {Api(api).name.lower(): found.get(api) for api in apis}
 
 
-@case(VERSIONS, "every API that clients use is served in the same versions, but for three")
+@case(VERSIONS, "every API that clients use is served in the same versions, with three exceptions")
 def served(log):
     return ranges(log, [api for api in Api if api not in OTHER_VERSIONS])
 
@@ -85,8 +85,8 @@ def served(log):
 @case(
     VERSIONS,
     "Produce, InitProducerId and AddPartitionsToTxn",
-    differs="Kafka lists Produce 0 to 2 for old clients' sake and refuses them; ours knows InitProducerId 6,"
-    " whose two-phase commit it refuses; AddPartitionsToTxn since 4 is for brokers among each other",
+    differs="Kafka lists Produce 0 to 2 for old clients and rejects them; Headrace knows InitProducerId 6,"
+    " whose two-phase commit it rejects; AddPartitionsToTxn from 4 on is for communication between brokers",
 )
 def served_otherwise(log):
     return ranges(log, OTHER_VERSIONS)
@@ -99,7 +99,7 @@ def features(log):
     return found.get("transaction.version")
 
 
-@case(CLUSTER, "DescribeCluster: one node, which is the controller; operations only when asked for")
+@case(CLUSTER, "DescribeCluster: one node, which is the controller; operations only on request")
 def cluster(log):
     plain = log.ask(Api.DESCRIBE_CLUSTER, 0, {})
     asked = log.ask(Api.DESCRIBE_CLUSTER, 0, {"include_cluster_authorized_operations": True})
@@ -113,12 +113,12 @@ def cluster(log):
     ]
 
 
-@case(CLUSTER, "the controllers are not asked for at a broker: MISMATCHED_ENDPOINT_TYPE")
+@case(CLUSTER, "asking a broker for the controllers is MISMATCHED_ENDPOINT_TYPE")
 def controllers(log):
     return [code(log.ask(Api.DESCRIBE_CLUSTER, 1, {"endpoint_type": kind}).error_code) for kind in (1, 2, 9)]
 
 
-@case(CLUSTER, "a cluster's id is the same in every answer")
+@case(CLUSTER, "the cluster id is the same in every response")
 def cluster_id(log):
     metadata = log.ask(Api.METADATA, 9, {"topics": []})
     return [log.ask(Api.DESCRIBE_CLUSTER, 0, {}).cluster_id == metadata.cluster_id, metadata.controller_id]
@@ -134,7 +134,7 @@ def coordinators(log):
     return [find(log, 0, "one", "two"), find(log, 1, "one"), find(log, 0), find(log, 0, "")]
 
 
-@case(COORDINATORS, "of a kind that there is not are INVALID_REQUEST")
+@case(COORDINATORS, "of an unknown kind are INVALID_REQUEST")
 def unknown_kind(log):
     try:
         return find(log, 9, "one")

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from headrace.client.channel import Channel
+from headrace.client.connect.channel import Channel
 from headrace.errors import RetriableError
 from headrace.records import Record, decode_batch, encode_batch, read_header
 from headrace.testing.batches import batches_in
@@ -22,6 +22,7 @@ __all__ = [
     "records_in",
     "since_start",
     "topics_of",
+    "wait_until",
     "whole_batches",
 ]
 
@@ -137,7 +138,7 @@ class Stage:
         self, ask: Callable[[], Any], read: Callable[[Any], int] = lambda answer: answer.error_code
     ) -> Any:
         """Asks until the answer is not one of those that pass by themselves."""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while read(answer := ask()) in _PASSES and time.monotonic() < deadline:
             threading.Event().wait(0.02)
         return answer
@@ -216,6 +217,14 @@ class Stage:
         fields = {"replica_id": -1, **options, "topics": topics_of(topic, part)}
         (found,) = self.ask(Api.LIST_OFFSETS, version, fields).topics[0].partitions
         return [code(found.error_code), found.offset, since_start(found.timestamp)]
+
+
+def wait_until(ask: Callable[[], Any], holds: Callable[[Any], bool]) -> Any:
+    """Asks until it holds, and gives the last answer; a minute is enough for any broker under any load."""
+    deadline = time.monotonic() + 60
+    while not holds(answer := ask()) and time.monotonic() < deadline:
+        threading.Event().wait(0.02)
+    return answer
 
 
 def since_start(timestamp_ms: int) -> int:

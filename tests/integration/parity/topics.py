@@ -1,11 +1,10 @@
 """Cases of administering topics: creating, deleting, adding partitions, metadata."""
 
-import threading
 import uuid
 
 from headrace.wire import Api
 from parity.case import case
-from parity.stage import code
+from parity.stage import code, wait_until
 
 CREATE, DELETE, PARTITIONS, METADATA = "create topics", "delete topics", "create partitions", "metadata"
 
@@ -38,14 +37,10 @@ def described(log, name, **options):
 
 def wait_described(log, name, wanted_answer):
     """Kafka's metadata follow a change a moment later."""
-    for _ in range(500):
-        if (answer := described(log, name)) == wanted_answer:
-            break
-        threading.Event().wait(0.01)
-    return answer
+    return wait_until(lambda: described(log, name), lambda answer: answer == wanted_answer)
 
 
-@case(CREATE, "with so many partitions, and with the default of 1")
+@case(CREATE, "with a number of partitions, and with the default of 1")
 def created(log):
     first, second = log.fresh(), log.fresh()
     answers = create(log, wanted(first, partitions=3), wanted(second, partitions=-1, replication=-1))
@@ -62,37 +57,37 @@ def bad_replication(log):
     return create(log, *[wanted(log.fresh(), replication=factor) for factor in (0, 2, -2)])
 
 
-@case(CREATE, "a topic that is there is TOPIC_ALREADY_EXISTS")
+@case(CREATE, "an existing topic is TOPIC_ALREADY_EXISTS")
 def exists(log):
     return create(log, wanted(log.topic(partitions=2), partitions=5))
 
 
-@case(CREATE, "names that no topic can have are INVALID_TOPIC_EXCEPTION")
+@case(CREATE, "invalid names are INVALID_TOPIC_EXCEPTION")
 def bad_names(log):
     names = ("", ".", "..", "a b", "a/b", "a:b", "ä", "x" * 250)
     return create(log, *[wanted(name) for name in names])
 
 
-@case(CREATE, "names of 249 letters, and with dots, dashes and underscores, are fine")
+@case(CREATE, "names of 249 characters, and with dots, dashes and underscores, are valid")
 def good_names(log):
     names = (log.fresh("x" * 200).ljust(249, "y"), log.fresh("A.b-c_D"), log.fresh("..."))
     return create(log, *[wanted(name) for name in names])
 
 
-@case(CREATE, "a name that differs from another's in dots and underscores only is INVALID_TOPIC_EXCEPTION")
+@case(CREATE, "a name that differs from another only in dots and underscores is INVALID_TOPIC_EXCEPTION")
 def collides(log):
     name = log.fresh("with.dots")
     create(log, wanted(name))
     return create(log, wanted(name.replace(".", "_")))
 
 
-@case(CREATE, "a name that is in the request twice is INVALID_REQUEST, and not created")
+@case(CREATE, "a name that appears twice in the request is INVALID_REQUEST, and not created")
 def twice(log):
     name = log.fresh()
     return [create(log, wanted(name), wanted(name)), described(log, name)]
 
 
-@case(CREATE, "a setting that there is not, or a value it cannot have, is INVALID_CONFIG")
+@case(CREATE, "an unknown setting or an invalid value is INVALID_CONFIG")
 def bad_config(log):
     return create(
         log,
@@ -119,7 +114,7 @@ def validated(log):
     return [answers, described(log, good), described(log, bad)]
 
 
-@case(CREATE, "replicas by hand: on this node, on a node that there is not, with gaps, with a count as well")
+@case(CREATE, "manual replicas: on this node, on an unknown node, with gaps, together with a count")
 def assigned(log):
     return create(
         log,
@@ -132,7 +127,7 @@ def assigned(log):
     )
 
 
-@case(CREATE, "the answer has the new topic's settings and where they come from")
+@case(CREATE, "the response has the new topic's settings and their sources")
 def answered_configs(log):
     fields = {"topics": [wanted(log.fresh(), retention_ms="5000")], "timeout": 10_000}
     (answer,) = log.ask(Api.CREATE_TOPICS, 7, fields).topics
@@ -170,7 +165,7 @@ def delete_confused(log):
     return [both, delete(log, {"name": second}, {"name": second}), described(log, second)]
 
 
-@case(DELETE, "a topic made anew under the old name starts empty, at offset 0")
+@case(DELETE, "a topic created again under the same name starts empty, at offset 0")
 def made_anew(log):
     name = log.topic()
     log.fill(name, b"old")
@@ -202,7 +197,7 @@ def more(log):
     ]
 
 
-@case(PARTITIONS, "as many as there are, fewer, none or a negative number are INVALID_PARTITIONS")
+@case(PARTITIONS, "the current number, fewer, none or a negative number are INVALID_PARTITIONS")
 def not_more(log):
     name = log.topic(partitions=3)
     return [add(log, name, count) for count in (3, 2, 0, -1)]
@@ -213,7 +208,7 @@ def more_of_unknown(log):
     return add(log, log.fresh("missing"), 3)
 
 
-@case(PARTITIONS, "replicas by hand must be as many as the new partitions, and on nodes that there are")
+@case(PARTITIONS, "manual replicas must match the new partitions, and be on known nodes")
 def more_assigned(log):
     name = log.topic(partitions=1)
     return [add(log, name, 3, [[1]]), add(log, name, 3, [[1], [9]]), add(log, name, 3, [[1], [1]])]
@@ -229,7 +224,7 @@ def more_validated(log):
     ]
 
 
-@case(PARTITIONS, "a topic that is in the request twice is INVALID_REQUEST")
+@case(PARTITIONS, "a topic that appears twice in the request is INVALID_REQUEST")
 def more_twice(log):
     name = log.topic(partitions=1)
     one = {"name": name, "count": 3, "assignments": None}
@@ -237,7 +232,7 @@ def more_twice(log):
     return sorted({code(each.error_code) for each in answer.results})
 
 
-@case(METADATA, "an unknown topic, a name that none can have, an unknown id")
+@case(METADATA, "an unknown topic, an invalid name, an unknown id")
 def metadata_unknown(log):
     fields = {"topics": [{"topic_id": uuid.UUID(int=80), "name": None}], "allow_auto_topic_creation": False}
     by_id = log.ask(Api.METADATA, 12, fields).topics[0]
@@ -280,14 +275,14 @@ def metadata_partition(log):
     return [rows, found[name].is_internal, found["__consumer_offsets"].is_internal]
 
 
-@case(METADATA, "who asks for a missing topic and allows it gets it created")
+@case(METADATA, "a missing topic is created if the request allows it")
 def auto_created(log):
     name = log.fresh("made")
     described(log, name, allow_auto_topic_creation=True)
     return wait_described(log, name, ["NONE", 1])
 
 
-@case(METADATA, "partitions in pages: DescribeTopicPartitions goes on at its cursor")
+@case(METADATA, "partitions in pages: DescribeTopicPartitions continues at its cursor")
 def pages(log):
     name = log.topic(partitions=5)
     wait_described(log, name, ["NONE", 5])

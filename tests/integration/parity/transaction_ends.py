@@ -9,9 +9,11 @@ from parity.stage import code
 from parity.transactions import INIT, LIFE
 
 LATE_COMMIT = (
-    "ours says PRODUCER_FENCED, as Kafka does after 4.3 (KAFKA-20785): the transaction is aborted, and"
+    "Headrace answers PRODUCER_FENCED, as Kafka does after 4.3 (KAFKA-20785): the transaction is aborted, and"
     " clients know what to do about it"
 )
+
+TOO_LONG_MS = 8_000  # and long enough for whatever is done in time
 
 
 def wait_for_abort(log, producer):
@@ -25,7 +27,7 @@ def wait_for_abort(log, producer):
     raise AssertionError(f"still {found.transaction_state}")
 
 
-@case(INIT, "who goes on in the middle of a transaction aborts it; repeated, the answer is the same")
+@case(INIT, "continuing in the middle of a transaction aborts it; repeated, the response is the same")
 def goes_on_in_the_middle(log):
     topic, producer = log.topic(), Producer(log, bumps=True)
     producer.send(topic)
@@ -41,9 +43,9 @@ def goes_on_in_the_middle(log):
 @case(
     LIFE,
     "a commit that comes before its records, in the second version",
-    differs="ours says CONCURRENT_TRANSACTIONS once, Kafka only while the last transaction is being ended:"
-    " a race in its Java producer (4.3) lets an end overtake the records, and INVALID_TXN_STATE is the end"
-    " of such a producer",
+    differs="Headrace answers CONCURRENT_TRANSACTIONS once, Kafka only while the last transaction is being"
+    " ended: a race in its Java producer (4.3) lets an end overtake the records, and INVALID_TXN_STATE is"
+    " fatal for such a producer",
 )
 def early_commit(log):
     topic, producer = log.topic(), Producer(log, bumps=True)
@@ -60,7 +62,7 @@ def late_batch(log):
     return [ended, producer.send(topic, sequence=1, **stale), producer.send(topic, sequence=0, **stale)]
 
 
-@case(LIFE, "an abort of what is committed is INVALID_TXN_STATE, in the second version too")
+@case(LIFE, "aborting a committed transaction is INVALID_TXN_STATE, in the second version too")
 def contrary(log):
     topic, producer = log.topic(), Producer(log, bumps=True)
     producer.send(topic)
@@ -68,7 +70,7 @@ def contrary(log):
     return [producer.end(True), producer.end(False, **stale), producer.end(True, **stale)]
 
 
-@case(LIFE, "a commit of what is aborted, in the second version", differs=LATE_COMMIT)
+@case(LIFE, "committing an aborted transaction, in the second version", differs=LATE_COMMIT)
 def contrary_commit(log):
     topic, producer = log.topic(), Producer(log, bumps=True)
     producer.send(topic)
@@ -86,9 +88,12 @@ def mixed(log):
     return [*found, producer.end()]
 
 
-@case(LIFE, "a transaction that took too long is aborted; who aborts it too goes on, in the second version")
+@case(
+    LIFE,
+    "a transaction that timed out is aborted; a producer that aborts it too continues, in the second version",
+)
 def too_long(log):
-    topic, producer = log.topic(), Producer(log, bumps=True, timeout_ms=3_000)
+    topic, producer = log.topic(), Producer(log, bumps=True, timeout_ms=TOO_LONG_MS)
     producer.send(topic)
     wait_for_abort(log, producer)
     before = producer.epoch
@@ -96,7 +101,7 @@ def too_long(log):
     return [late, producer.send(topic), producer.end(), reading(log, topic, producer, 4)]
 
 
-@case(LIFE, "a commit of what took too long, in the second version", differs=LATE_COMMIT)
+@case(LIFE, "committing a transaction that timed out, in the second version", differs=LATE_COMMIT)
 def committed_too_late(log):
     topic, producer = log.topic(), Producer(log, bumps=True, timeout_ms=100)
     producer.send(topic)
@@ -104,9 +109,11 @@ def committed_too_late(log):
     return producer.end(True)
 
 
-@case(LIFE, "who took too long is fenced in the first version, and goes on by saying who it was")
+@case(
+    LIFE, "a producer that timed out is fenced in the first version, and continues with its previous identity"
+)
 def too_long_before(log):
-    topic, producer = log.topic(), Producer(log, timeout_ms=3_000)
+    topic, producer = log.topic(), Producer(log, timeout_ms=TOO_LONG_MS)
     producer.add(topic)
     producer.send(topic)
     wait_for_abort(log, producer)

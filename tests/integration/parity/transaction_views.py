@@ -1,17 +1,15 @@
 """Cases of what readers and administrators see of transactions."""
 
-import time
-
 from headrace.wire import Api
 from parity.case import case
 from parity.fetch import seen
 from parity.producer import Producer, reading
-from parity.stage import code
+from parity.stage import code, wait_until
 
 READ, ADMIN = "reading transactions", "administering transactions"
 
 
-@case(READ, "readers of committed records stop at the last stable offset and are told what was aborted")
+@case(READ, "read_committed readers stop at the last stable offset and learn what was aborted")
 def isolation(log):
     topic, first, second = log.topic(), Producer(log), Producer(log)
     log.fill(topic, b"plain")
@@ -21,11 +19,12 @@ def isolation(log):
     found = [seen(log.fetch(topic, 0, isolation_level=level)) for level in (0, 1)]
     latest = [log.list_offset(topic, -1, isolation_level=level) for level in (0, 1)]
     first.end(False)
+    wait_until(lambda: log.list_offset(topic, -1), lambda end: end[1] == 4)  # its marker, before the other's
     second.end(True)
     return [found, latest, *reading(log, topic, first, 5)]
 
 
-@case(READ, "aborted transactions are listed for the range that is read, and no other")
+@case(READ, "aborted transactions are listed for the range that is read only")
 def aborted(log):
     topic, producer = log.topic(), Producer(log)
     for value in (b"a", b"b", b"c"):
@@ -41,7 +40,7 @@ def aborted(log):
     return [found, uncommitted]
 
 
-@case(READ, "a new instance of a producer aborts what the former one left open")
+@case(READ, "a new instance of a producer aborts what the previous one left open")
 def left_open(log):
     topic, old = log.topic(), Producer(log)
     old.add(topic)
@@ -71,15 +70,15 @@ def described(log):
         producer.add(topic)
         producer.end(commit)
         # Both brokers answer once it is decided, and carry it out behind that.
-        give_up = time.monotonic() + 30
-        while not (last := describe(log, producer.name))[0][1].startswith("Complete"):
-            if time.monotonic() > give_up:
-                break
-        found.append(last)
+        found.append(
+            wait_until(
+                lambda: describe(log, producer.name), lambda answer: answer[0][1].startswith("Complete")
+            )
+        )
     return found
 
 
-@case(ADMIN, "listed by state; states that there are not are named back")
+@case(ADMIN, "listed by state; unknown states are returned")
 def listed(log):
     topic, open_one, empty = log.topic(), Producer(log), Producer(log)
     open_one.add(topic)
@@ -100,8 +99,8 @@ def listed(log):
 
 @case(
     ADMIN,
-    "listed by how long they have lasted: one that has not begun",
-    differs="what has not begun has lasted no time here; Kafka counts from 1970 and lists it",
+    "listed by duration: one that has not begun",
+    differs="a transaction that has not begun has no duration; Kafka counts from 1970 and lists it",
 )
 def listed_by_duration(log):
     producer = Producer(log)
@@ -109,7 +108,7 @@ def listed_by_duration(log):
     return producer.name in {each.transactional_id for each in answer.transaction_states}
 
 
-@case(ADMIN, "listed by a pattern of their ids; one that is none is INVALID_REGULAR_EXPRESSION")
+@case(ADMIN, "listed by a pattern of their ids; an invalid one is INVALID_REGULAR_EXPRESSION")
 def listed_by_pattern(log):
     producer = Producer(log, log.fresh("the-only-one"))
 
@@ -123,7 +122,7 @@ def listed_by_pattern(log):
     return [ask(producer.name), ask(producer.name[:-1] + "."), ask("[")]
 
 
-@case(ADMIN, "an open transaction is seen at its partition: where it began, and under which epoch")
+@case(ADMIN, "an open transaction is visible at its partition: where it began, and with which epoch")
 def at_the_partition(log):
     topic, producer = log.topic(), Producer(log)
     log.fill(topic, b"plain")
@@ -146,7 +145,4 @@ def at_the_partition(log):
 
     before = ask()
     producer.end()
-    for _ in range(500):
-        if (after := ask())[0][3] == -1:
-            break
-    return [before, after]
+    return [before, wait_until(ask, lambda after: after[0][3] == -1)]

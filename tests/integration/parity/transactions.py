@@ -4,9 +4,14 @@ from headrace.wire import Api
 from parity.case import case
 from parity.members import committed, joined
 from parity.producer import Producer, reading
-from parity.stage import batch_of, code
+from parity.stage import batch_of, code, wait_until
 
 INIT, LIFE, OFFSETS = "transactional producers", "transactions", "offsets in transactions"
+
+
+def is_stable(answer):
+    """Whether no transaction is open any more that has committed the offset."""
+    return answer[1][0][0] == "NONE"
 
 
 @case(INIT, "epoch 0 at first, and one more for each new instance of the same id")
@@ -33,7 +38,7 @@ def empty_id(log):
     return code(log.ask(Api.INIT_PRODUCER_ID, 5, fields).error_code)
 
 
-@case(INIT, "who goes on says who it was: a former epoch is fenced, an id that is another's is refused")
+@case(INIT, "continuing with a previous identity: an old epoch is fenced, another producer's id is rejected")
 def goes_on(log):
     producer = Producer(log)
     new = Producer(log, producer.name)
@@ -67,7 +72,7 @@ def bumps(log):
     return [found, reading(log, topic, producer, 6)[0]]
 
 
-@case(LIFE, "without the epoch bump, sequence numbers go on over the end of a transaction")
+@case(LIFE, "without the epoch bump, sequence numbers continue across the end of a transaction")
 def sequence(log):
     topic, producer = log.topic(), Producer(log)
     producer.add(topic)
@@ -90,7 +95,7 @@ def abort_nothing(log):
     return [producer.end(False), producer.epoch - before]
 
 
-@case(LIFE, "an end said twice is fine, the contrary is INVALID_TXN_STATE")
+@case(LIFE, "a repeated end succeeds, the opposite end is INVALID_TXN_STATE")
 def twice(log):
     topic, found = log.topic(), []
     for commit in (True, False):
@@ -138,7 +143,7 @@ def other_id(log):
     ]
 
 
-@case(LIFE, "an unknown topic spoils the whole request: the others are OPERATION_NOT_ATTEMPTED")
+@case(LIFE, "an unknown topic fails the whole request: the others are OPERATION_NOT_ATTEMPTED")
 def unknown_topic(log):
     topic, producer = log.topic(), Producer(log)
     return [producer.add(topic, "no-such-topic"), producer.send(topic)]
@@ -155,7 +160,7 @@ def not_added(log):
     return [older, producer.send(topic), producer.send(other), producer.end()]
 
 
-@case(LIFE, "a batch that is not transactional cannot be sent by who is in a transaction, nor the reverse")
+@case(LIFE, "a non-transactional batch cannot be sent within a transaction, nor the reverse")
 def not_transactional(log):
     topic, producer = log.topic(), Producer(log)
     plain = batch_of(producer_id=producer.id, producer_epoch=producer.epoch, base_sequence=0)
@@ -168,29 +173,28 @@ def not_transactional(log):
     ]
 
 
-@case(OFFSETS, "count once the transaction commits; until then who insists is told UNSTABLE_OFFSET_COMMIT")
+@case(
+    OFFSETS,
+    "take effect on commit; until then, requiring stable offsets is UNSTABLE_OFFSET_COMMIT",
+)
 def pending(log):
     topic, group, producer = log.topic(), log.fresh("group"), Producer(log)
     steps = [producer.add_group(group), producer.commit(group, topic, 7)]
     before = [committed(log, group, topic), committed(log, group, topic, require_stable=True)]
     steps.append(producer.end())
-    for _ in range(200):
-        if (after := committed(log, group, topic, require_stable=True))[1][0][0] == "NONE":
-            break
+    after = wait_until(lambda: committed(log, group, topic, require_stable=True), is_stable)
     return [steps, before, after]
 
 
-@case(OFFSETS, "of an aborted transaction are forgotten")
+@case(OFFSETS, "of an aborted transaction are discarded")
 def forgotten(log):
     topic, group, producer = log.topic(), log.fresh("group"), Producer(log, bumps=True)
     steps = [producer.commit(group, topic, 7), producer.end(False)]
-    for _ in range(200):
-        if (after := committed(log, group, topic, require_stable=True))[1][0][0] == "NONE":
-            break
+    after = wait_until(lambda: committed(log, group, topic, require_stable=True), is_stable)
     return [steps, after]
 
 
-@case(OFFSETS, "with a member's generation: a wrong one, a stranger, the right one")
+@case(OFFSETS, "with a member's generation: a wrong one, a non-member's, the right one")
 def generations(log):
     topic, member, producer = log.topic(), joined(log), Producer(log)
     producer.add_group(member.group)

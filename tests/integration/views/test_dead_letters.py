@@ -2,15 +2,20 @@
 
 import itertools
 import json
+import random
 import time
 
+import pyarrow as pa
 import pytest
 from reading import read
 
+from headrace.app.query.side_topics import dead_records
 from headrace.cli.main import run
-from headrace.views import OutputRecord, RecordSink, TopicSettings
+from headrace.client.topics import TopicSettings
+from headrace.client.write import OutputRecord, RecordSink
 
 _names = itertools.count()
+NOISE = random.Random(1).randbytes(100_000)
 RECENT_MS = (int(time.time()) - 3_600) * 1000
 
 
@@ -58,7 +63,7 @@ def test_letters_are_listed_with_where_they_came_from_and_why(letters, headrace)
         for each in json.loads(headrace("deadletters", "list", "--json"))["topics"]
         if each["topic"] == dead
     ]
-    assert about["offsets"] == about["waiting"] >= 6
+    assert (about["letters"], about["waiting"], about["exact"]) == (6, 6, True), "and no marker"
     shown = [json.loads(line) for line in headrace("deadletters", "list", dead, "--json").splitlines()]
     assert [each["key"] for each in shown] == ["k0", "k1", "k2", "k3", "k4"]
     assert shown[1]["dead_letter"] == {
@@ -99,6 +104,53 @@ def test_redriven_letters_are_on_their_topic_once_as_they_were(log, letters, hea
         assert round(each["timestamp"].timestamp() * 1000) == RECENT_MS + number
 
 
+def written(log, topic, *records, **settings):
+    sink = RecordSink(log, f"w-{topic}", "q", topics={topic: TopicSettings(partitions=1, **settings)})
+    sink.write(0, records)
+    sink.close()
+
+
+def shortened_letters(log, source, dead, *, offsets):
+    """Letters of records of a source, of which they have only the beginning."""
+    table = pa.table(
+        {
+            "partition": [0] * len(offsets),
+            "offset": offsets,
+            "timestamp": pa.array([RECENT_MS] * len(offsets), pa.timestamp("ms", tz="UTC")),
+            "key": [b"k"] * len(offsets),
+            "value": [NOISE] * len(offsets),
+            "headers": [[{"key": "own", "value": b"1"}]] * len(offsets),
+            "reason": ["no event time"] * len(offsets),
+            "error": pa.nulls(len(offsets), pa.string()),
+        }
+    )
+    app = dead.removesuffix(".dead")
+    return list(dead_records(app, source, "q", [table], most_bytes=10_000))
+
+
+def test_a_letter_that_has_only_the_beginning_of_its_record_is_sent_as_the_record(log, headrace):
+    source, dead = f"orders-{next(_names)}", f"shop-{next(_names)}.dead"
+    whole = OutputRecord(source, b"k", NOISE, (("own", b"1"), ("headrace.redriven.owner", b"an older one")))
+    written(log, source, whole, configs={"max.message.bytes": str(len(NOISE) + 140)})
+    letters = shortened_letters(log, source, dead, offsets=[0, 7])
+    assert all(len(each.value) <= 5_000 for each in letters)
+    written(log, dead, *letters)
+    (shown, _) = [json.loads(line) for line in headrace("deadletters", "list", dead, "--json").splitlines()]
+    assert shown["dead_letter"]["truncated"] > len(NOISE)
+    done = json.loads(headrace("deadletters", "redrive", dead, "--json"))
+    assert (done["sent"], done["skipped"]) == (1, 1), "what is not on its topic any more stays"
+    assert done["raised"].keys() == {source}, "for the headers that were added"
+    _, again = read(log, source)
+    assert (again["key"], again["value"]) == (b"k", NOISE)
+    headers = [(each["key"], each["value"]) for each in again["headers"]]
+    assert headers == [
+        ("own", b"1"),
+        ("headrace.redriven.from", f"{dead}:0:0".encode()),
+        ("headrace.redriven.source", f"{source}:0:0".encode()),
+        ("headrace.redriven.owner", b"q"),
+    ]
+
+
 def test_a_record_that_its_topic_would_remove_at_once_is_not_sent(log, letters, headrace):
     source, dead = letters
     headrace("topics", "alter", source, "--config", "retention.ms=60000")
@@ -117,3 +169,28 @@ def test_a_topic_that_is_gone_ends_it_and_loses_nothing(log, headrace, capsys):
     headrace("deadletters", "redrive", dead, code=1)
     assert len(headrace("deadletters", "list", dead, "--waiting", "--json").splitlines()) == 1
     headrace("deadletters", "list", f"nosuch-{number}", code=1)
+
+
+def test_letters_are_counted_by_their_reasons(log, letters, headrace):
+    source, dead = letters
+    shown = json.loads(headrace("deadletters", "list", dead, "--by-reason", "--json"))["reasons"]
+    assert [(each["reason"], each["source"], each["letters"]) for each in shown] == [
+        ("no event time", source, 3),
+        ("not JSON", source, 2),
+    ]
+    assert shown[1]["example"] == "not JSON (Missing a colon\x1b)"
+    text = headrace("deadletters", "list", dead, "--by-reason")
+    assert "no event time" in text and "\x1b" not in text
+
+
+def test_what_was_sent_again_is_counted_by_letters_too(letters, headrace):
+    _, dead = letters
+
+    def counted():
+        topics = json.loads(headrace("deadletters", "list", "--json"))["topics"]
+        return next((each["letters"], each["waiting"]) for each in topics if each["topic"] == dead)
+
+    headrace("deadletters", "redrive", dead, "--most", "2")
+    assert counted() == (6, 4)
+    headrace("deadletters", "redrive", dead)
+    assert counted() == (6, 0), "the stray was looked at, and stays"

@@ -11,8 +11,9 @@ from confluent_kafka import KafkaException
 from reading import read
 
 from headrace.client import admin
+from headrace.client.topics import TopicSettings
+from headrace.client.write import OutputRecord, RecordSink, records_of
 from headrace.errors import FencedError, RequestError, RetriableError
-from headrace.views import OutputRecord, RecordSink, TopicSettings, records_of
 
 _names = itertools.count()
 
@@ -99,7 +100,7 @@ def test_a_writer_that_is_fenced_between_two_records_is_told_so(log, topic):
         first, second = records(topic, "zombie", "another")
         yield first
         with contextlib.suppress(KafkaException, SystemError):  # how the library says that it is fenced
-            old._producer._producer.flush(30)
+            old._writer._producer.flush(30)
         yield second
 
     with pytest.raises(FencedError, match="must stop"):
@@ -160,7 +161,7 @@ def test_it_is_told_why_however_soon_the_log_refuses(log, topic, monkeypatch, be
     writer = RecordSink(log, topic, "q", topics={topic: TopicSettings(configs={"max.message.bytes": "2000"})})
     noise = random.Random(1).randbytes(10_000)
     assert writer.write(0, records(topic, "a"))
-    opened = writer._producer._producer
+    opened = writer._writer._producer
 
     def refused_by_now():
         deadline = time.monotonic() + 60
@@ -175,7 +176,8 @@ def test_it_is_told_why_however_soon_the_log_refuses(log, topic, monkeypatch, be
 
     if not behind:
         monkeypatch.setattr(
-            "headrace.views.numbered.reached", lambda step: step == "rows written" and refused_by_now()
+            "headrace.client.write.transactions.reached",
+            lambda step: step == "rows written" and refused_by_now(),
         )
     with pytest.raises(RequestError, match=r"max\.message\.bytes"):
         writer.write(1, batch() if behind else [OutputRecord(topic, b"k", noise)])
@@ -199,7 +201,7 @@ def test_the_number_is_found_when_the_broker_has_forgotten_the_group(log, topic)
 
 
 def test_topics_that_cannot_be_made_are_named(log):
-    with pytest.raises(RequestError, match="cannot be made"):
+    with pytest.raises(RequestError, match="cannot be created"):
         RecordSink(log, "x", "q", topics={"no spaces": TopicSettings()}).open()
 
 

@@ -2,17 +2,21 @@
 
 import itertools
 import json
+import random
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from confluent_kafka.admin import NewTopic
 from reading import committed, read
 
+from headrace.client import admin
 from headrace.errors import FencedError, RequestError
-from headrace.views import open_store
+from headrace.views import ChangeKind, ViewBatch, ViewSchema, open_store
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "contract"))
-from view_stores import COUNTS, batch, put, remove, row
+from view_stores import COUNTS, batch, put, remove, row, table
 
 _names = itertools.count()
 ENTRY = b'{"headrace":"ledger"}'
@@ -86,16 +90,16 @@ def test_a_compacted_topic_has_the_newest_row_of_each_key_and_tombstones(log, to
 
 def test_a_topic_with_other_records_is_left_alone(log, topic):
     from headrace.client import producer
-    from headrace.views import TopicSettings
-    from headrace.views.topics import create_topics
+    from headrace.client.topics import TopicSettings
+    from headrace.client.topics.ensure import ensure_topics
 
-    create_topics(log, {topic: TopicSettings(partitions=1)})
+    ensure_topics(log, {topic: TopicSettings(partitions=1)})
     sender = producer(log)
     sender.produce(topic, b"somebody's own")
     sender.flush(20)
     store = open_store(f"topic://{topic}", bootstrap=log.bootstrap_servers)
     assert store.views() == []
-    with pytest.raises(RequestError, match="take another"):
+    with pytest.raises(RequestError, match="choose another topic"):
         store.prepare(COUNTS)
     store.close()
 
@@ -111,4 +115,50 @@ def test_partitions_that_were_added_are_refused(our_log, topic):
     client.create_partitions([NewPartitions(topic, 2)])[topic].result(20)
     with pytest.raises(RequestError, match="keys have moved"):
         store.begin("counts", "q")
+    store.close()
+
+
+NOTES = ViewSchema("notes", ("name",), pa.schema([("name", pa.string()), ("note", pa.string())]))
+
+
+def noted(number, *changes):
+    return ViewBatch(query_id="q", batch_id=number, changes=table(list(changes), NOTES))
+
+
+def notes(log, topic):
+    store = open_store(f"topic://{topic}", bootstrap=log.bootstrap_servers, dead_letters=f"{topic}.dead")
+    store.prepare(NOTES)
+    store.begin("notes", "q")
+    return store
+
+
+def test_a_row_that_the_topic_does_not_take_is_a_dead_letter_and_the_rest_goes_on(log, topic):
+    client = admin(log)
+    small = NewTopic(topic, 1, 1, config={"max.message.bytes": "20000"})  # by somebody's choice
+    client.create_topics([small])[topic].result(60)
+    store = notes(log, topic)
+    first, large, less, other = (
+        {"name": name, "note": note}
+        for name, note in (("a", "x"), ("a", random.Random(1).randbytes(20_000).hex()), ("a", "y"), ("b", ""))
+    )
+    store.apply("notes", noted(0, put(first)))
+    store.apply("notes", noted(1, put(large, before=first, kind=ChangeKind.UPDATE), put(other)))
+    assert store.read("notes").to_pylist() == [other], "the row that was is not the row that is"
+    (letter,) = read(log, f"{topic}.dead")
+    headers = {each["key"]: each["value"].decode() for each in letter["headers"]}
+    assert headers["headrace.dead.reason"].startswith(f"row too large for its topic: {topic}")
+    assert json.loads(letter["value"])["after"] == large, "whose own topic takes more"
+    store.apply("notes", noted(2, put(less, before=large, kind=ChangeKind.UPDATE)))
+    assert sorted(each["note"] for each in store.read("notes").to_pylist()) == ["", "y"]
+    assert len(read(log, f"{topic}.dead")) == 1, "a change that is told without what it replaces is whole"
+    store.close()
+
+
+def test_a_topic_of_an_older_version_takes_larger_rows_now(log, topic):
+    client = admin(log)
+    client.create_topics([NewTopic(topic, 1, 1)])[topic].result(60)
+    store = notes(log, topic)
+    large = {"name": "a", "note": random.Random(1).randbytes(700_000).hex()}
+    store.apply("notes", noted(0, put(large), put(large, before=large)))
+    assert store.read("notes").to_pylist() == [large]
     store.close()

@@ -23,7 +23,7 @@ from headrace.groups.classic import (
     SyncRequest,
 )
 from headrace.groups.journal import decode, encode
-from headrace.groups.offsets import Committer, commit_refusal
+from headrace.groups.offsets import OffsetCommitter, commit_refusal
 
 PARTITIONS = range(5)
 SESSION_MS, REBALANCE_MS = 10_000, 20_000
@@ -239,7 +239,7 @@ class ClassicLife(RuleBasedStateMachine):
             assert len(owners) <= 1, (partition, owners)
 
     def may_commit(self, client):
-        who = Committer(
+        who = OffsetCommitter(
             member_id=client.member_id, instance_id=client.instance_id, generation=client.generation
         )
         return commit_refusal(self.group, who) is Code.NONE

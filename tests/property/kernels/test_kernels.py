@@ -20,23 +20,23 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import CorruptionError
-from headrace.kernels import arrays as kernels
-from headrace.kernels.arrays import Cell, Kind
+from headrace.kernels import columnar as kernels
 from headrace.kernels.batches import (
     MISPLACED,
     MOST_PARTS,
     WRONG_SUM,
     Check,
-    Outcome,
-    Route,
-    Sending,
+    SendDescriptors,
+    SendOutcome,
+    SendProgress,
+    SendWindow,
     Walk,
-    Window,
     check_bytes,
     send_checked,
     sum_bytes,
     walk_batches,
 )
+from headrace.kernels.columnar import JsonCell, JsonKind
 from headrace.records import HEADER_BYTES, Record, columns, encode_batch, read_header, stamp
 from headrace.streams.operators.hashing import hash_columns
 
@@ -120,28 +120,32 @@ def test_a_check_in_pieces_ends_where_a_walk_over_the_whole_does(data, gaps, cut
 
 def sent_in_turns(path, part, before, most=1 << 20, check=None, others=-1, parts=1):
     """What comes out of a socket that is read whenever it is full, and the outcomes on the way."""
-    size, window = path.stat().st_size, Window(memoryview(bytearray(parts * part)), part)
+    size, window = path.stat().st_size, SendWindow(memoryview(bytearray(parts * part)), part)
     check = check or Check(Walk(next_offset=0))
-    sending = Sending(position=check.position, end=size)
+    sending = SendProgress(position=check.position, end=size)
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     came, outcomes, filled = bytearray(), [], len(before)
     window.octets[:filled] = before
     with ours, theirs, path.open("rb") as file:
-        route = Route(file.fileno(), ours.fileno(), others)
-        while not outcomes or outcomes[-1] not in (Outcome.ENDED, Outcome.HAS_A_FAULT, Outcome.UNREADABLE):
+        route = SendDescriptors(file.fileno(), ours.fileno(), others)
+        while not outcomes or outcomes[-1] not in (
+            SendOutcome.ENDED,
+            SendOutcome.HAS_A_FAULT,
+            SendOutcome.UNREADABLE,
+        ):
             outcomes.append(send_checked(route, window, filled, most, check, sending))
             while select.select([theirs], [], [], 0)[0]:
                 came += theirs.recv(1 << 16)
-            if outcomes[-1] is not Outcome.HAS_A_FAULT:
+            if outcomes[-1] is not SendOutcome.HAS_A_FAULT:
                 assert sending.stop - sending.start <= part
                 came += window.octets[sending.start : sending.stop]
             filled = 0
     return bytes(came), outcomes
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None)
 @given(
     st.lists(st.integers(0, 30_000), max_size=6),
     st.integers(64, 20_000),
@@ -181,23 +185,23 @@ def test_nothing_of_a_window_with_a_damaged_batch_is_sent(four_batches):
     path.write_bytes(data)
     check = Check(Walk(next_offset=0))
     came, outcomes = sent_in_turns(path, each, b"", check=check)
-    assert (came, outcomes[-1]) == (bytes(data[: 2 * each]), Outcome.HAS_A_FAULT)
+    assert (came, outcomes[-1]) == (bytes(data[: 2 * each]), SendOutcome.HAS_A_FAULT)
     assert (check.position, check.walk.next_offset, check.walk.fault) == (2 * each, 2, WRONG_SUM)
 
 
 def test_a_turn_ends_after_so_many_bytes_or_when_others_have_something_to_do(four_batches):
     path, data = four_batches
     each = len(data) // 4
-    assert Outcome.TURN_IS_OVER not in sent_in_turns(path, each, b"")[1]
+    assert SendOutcome.TURN_IS_OVER not in sent_in_turns(path, each, b"")[1]
     came, outcomes = sent_in_turns(path, each, b"", most=each)
-    assert (came, outcomes.count(Outcome.TURN_IS_OVER)) == (data, 3)
+    assert (came, outcomes.count(SendOutcome.TURN_IS_OVER)) == (data, 3)
     reading, writing = os.pipe()
     try:
-        assert Outcome.TURN_IS_OVER not in sent_in_turns(path, each, b"", others=reading)[1]
+        assert SendOutcome.TURN_IS_OVER not in sent_in_turns(path, each, b"", others=reading)[1]
         os.write(writing, b"!")
         for parts in (1, 4):  # whoever waits does not wait for a whole window
             came, outcomes = sent_in_turns(path, each, b"", others=reading, parts=parts)
-            assert (came, outcomes.count(Outcome.TURN_IS_OVER)) == (data, 3)
+            assert (came, outcomes.count(SendOutcome.TURN_IS_OVER)) == (data, 3)
     finally:
         os.close(reading)
         os.close(writing)
@@ -205,15 +209,16 @@ def test_a_turn_ends_after_so_many_bytes_or_when_others_have_something_to_do(fou
 
 def test_a_file_that_ends_early_is_told_from_one_that_cannot_be_read(four_batches):
     path, data = four_batches
-    window, check = Window(memoryview(bytearray(1 << 16)), 1 << 16), Check(Walk(next_offset=0))
+    window, check = SendWindow(memoryview(bytearray(1 << 16)), 1 << 16), Check(Walk(next_offset=0))
     with path.open("rb") as file:
-        sending = Sending(position=0, end=len(data) + 1)
+        sending = SendProgress(position=0, end=len(data) + 1)
         assert (
-            send_checked(Route(file.fileno(), -1), window, 0, 1 << 20, check, sending) is Outcome.UNREADABLE
+            send_checked(SendDescriptors(file.fileno(), -1), window, 0, 1 << 20, check, sending)
+            is SendOutcome.UNREADABLE
         )
         assert (sending.error, sending.position) == (0, len(data))
-    sending = Sending(position=0, end=len(data))
-    assert send_checked(Route(-1, -1), window, 0, 1 << 20, check, sending) is Outcome.UNREADABLE
+    sending = SendProgress(position=0, end=len(data))
+    assert send_checked(SendDescriptors(-1, -1), window, 0, 1 << 20, check, sending) is SendOutcome.UNREADABLE
     assert sending.error == errno.EBADF
 
 
@@ -408,16 +413,16 @@ def test_what_is_gathered_is_what_lies_there(data, draw):
 # --- JSON -------------------------------------------------------------------------------------
 
 PATTERNS = {
-    Kind.TEXT: rb'([^"\\\x00-\x1f]*)',
-    Kind.NUMBER: rb"(-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)",
-    Kind.INTEGER: rb"(-?(?:0|[1-9][0-9]{0,17}))",
-    Kind.BOOLEAN: rb"(true|false)",
+    JsonKind.TEXT: rb'([^"\\\x00-\x1f]*)',
+    JsonKind.NUMBER: rb"(-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)",
+    JsonKind.INTEGER: rb"(-?(?:0|[1-9][0-9]{0,17}))",
+    JsonKind.BOOLEAN: rb"(true|false)",
 }
 USUAL = {
-    Kind.TEXT: [b"", b"a", b"\xc3\xa9", b"a,b", b"x" * 30],
-    Kind.NUMBER: [b"0", b"-1.5", b"1e5", b"2E-3", b"10.25e+7"],
-    Kind.INTEGER: [b"0", b"-0", b"7", b"-32768", b"32767", b"999999999999999999"],
-    Kind.BOOLEAN: [b"true", b"false"],
+    JsonKind.TEXT: [b"", b"a", b"\xc3\xa9", b"a,b", b"x" * 30],
+    JsonKind.NUMBER: [b"0", b"-1.5", b"1e5", b"2E-3", b"10.25e+7"],
+    JsonKind.INTEGER: [b"0", b"-0", b"7", b"-32768", b"32767", b"999999999999999999"],
+    JsonKind.BOOLEAN: [b"true", b"false"],
 }
 UNUSUAL = [
     *[
@@ -452,13 +457,13 @@ UNUSUAL = [
 @st.composite
 def objects(draw):
     """Cells, what stands behind the last, and values that fit them, or nearly."""
-    kinds = draw(st.lists(st.sampled_from(list(Kind)), min_size=1, max_size=4))
+    kinds = draw(st.lists(st.sampled_from(list(JsonKind)), min_size=1, max_size=4))
     cells, quote = [], b""
     for number, kind in enumerate(kinds):
-        opened = b'"' if kind is Kind.TEXT else b""
+        opened = b'"' if kind is JsonKind.TEXT else b""
         before = quote + (b"," if number else b"{") + b'"k%d":' % number + opened
         limits = draw(st.sampled_from([(-32768, 32767), (-(2**63), 2**63 - 1)]))
-        cells.append(Cell(before, kind, draw(st.booleans()), *limits))
+        cells.append(JsonCell(before, kind, draw(st.booleans()), *limits))
         quote = opened
     behind = quote + b"}"
     values = []
@@ -485,7 +490,7 @@ def expected_contents(cells, behind, value):
     if found is None:
         return None
     for cell, text in zip(cells, found.groups(), strict=True):
-        if cell.kind is Kind.INTEGER and not cell.least <= int(text) <= cell.most:
+        if cell.kind is JsonKind.INTEGER and not cell.least <= int(text) <= cell.most:
             return None
     return found.groups()
 
@@ -512,7 +517,7 @@ def test_objects_are_those_of_the_grammar_and_hold_what_it_says(given_objects):
 
 
 def test_no_byte_but_a_digit_is_taken_for_one_at_any_place():
-    cells, digits = [Cell(b"", Kind.INTEGER, True, -(2**63), 2**63 - 1)], b"1234567890123456"
+    cells, digits = [JsonCell(b"", JsonKind.INTEGER, True, -(2**63), 2**63 - 1)], b"1234567890123456"
     for at in range(1, len(digits)):
         others = [bytes([byte]) for byte in range(256) if byte not in b"0123456789"]
         values = [digits[:at] + other + digits[at + 1 :] for other in others]
@@ -521,7 +526,7 @@ def test_no_byte_but_a_digit_is_taken_for_one_at_any_place():
 
 
 def test_integers_of_any_length_are_what_they_say_wherever_they_end():
-    cell = [Cell(b"", Kind.INTEGER, True, -(2**63), 2**63 - 1)]
+    cell = [JsonCell(b"", JsonKind.INTEGER, True, -(2**63), 2**63 - 1)]
     for length in range(1, 19):
         for sign in (b"", b"-"):
             values = [sign + bytes([digit, *b"9081726354536271"[: length - 1]]) for digit in b"123456789"]
@@ -532,7 +537,7 @@ def test_integers_of_any_length_are_what_they_say_wherever_they_end():
 
 
 def test_no_byte_that_ends_a_text_is_missed_at_any_place():
-    cell = [Cell(b"", Kind.TEXT, True)]
+    cell = [JsonCell(b"", JsonKind.TEXT, True)]
     text = bytes(range(128, 145))
     for at in range(len(text)):
         others = [bytes([byte]) for byte in range(256)]
@@ -547,7 +552,7 @@ def test_no_byte_that_ends_a_text_is_missed_at_any_place():
 
 def test_integers_end_where_their_type_or_eighteen_digits_do():
     def fitting(text, bits):
-        cell = Cell(b"", Kind.INTEGER, True, -(1 << bits - 1), (1 << bits - 1) - 1)
+        cell = JsonCell(b"", JsonKind.INTEGER, True, -(1 << bits - 1), (1 << bits - 1) - 1)
         taken, found = kernels.read_objects(*placed([text]), [cell], b"")
         assert not taken[0] or found[0].numbers[0] == int(text)
         return bool(taken[0])

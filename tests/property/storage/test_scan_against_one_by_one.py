@@ -6,10 +6,10 @@ import pytest
 from crc32c import crc32c
 
 from headrace.records import HEADER_BYTES, Record, encode_batch, stamp
-from headrace.storage import scan as scanning
-from headrace.storage.index import SparseIndex
-from headrace.storage.producer_facts import FACT, ProducerFacts
-from headrace.storage.scan import ScanEnd, scan
+from headrace.storage.producers.batch_headers import PRODUCER_HEADER, ProducerHeaders
+from headrace.storage.segments import scan as scanning
+from headrace.storage.segments.index import SparseIndex
+from headrace.storage.segments.scan import ScanEnd, scan
 
 SEEDS = range(150)
 BATCHES = 40
@@ -73,11 +73,13 @@ def no_marker(position, size):
 
 
 def everything_found(data, gaps, look=scan):
-    index, facts = SparseIndex(0, 1000), ProducerFacts()
+    index, headers = SparseIndex(0, 1000), ProducerHeaders()
     end = look(
-        Bytes(data), 0, position=0, end=len(data), next_offset=0, index=index, gaps=gaps, note=facts.note
+        Bytes(data), 0, position=0, end=len(data), next_offset=0, index=index, gaps=gaps, note=headers.note
     )
-    entries = sorted(facts.entries(0, no_marker), key=lambda entry: entry.producer_id)  # each one's in order
+    entries = sorted(
+        headers.entries(0, no_marker), key=lambda entry: entry.producer_id
+    )  # each one's in order
     return end, bytes(index.entries), index.largest_timestamp, index.next_at, entries
 
 
@@ -85,8 +87,8 @@ def look_at_each(disk, fd, *, position, end, next_offset, index, gaps, note):
     """What a scan promises, in the plainest words."""
     data = disk.pread(fd, end, 0)
     while position + HEADER_BYTES <= end:
-        fact = FACT.unpack_from(data, position)
-        base, length, signature, crc, _, delta, timestamp, producer_id, _, _ = fact
+        header = PRODUCER_HEADER.unpack_from(data, position)
+        base, length, signature, crc, _, delta, timestamp, producer_id, _, _ = header
         stop = position + 12 + length
         in_place = base == next_offset or (gaps and base > next_offset)
         if not in_place or signature != b"\0\0\0\0\2" or length < 49 or delta < 0:
@@ -95,7 +97,7 @@ def look_at_each(disk, fd, *, position, end, next_offset, index, gaps, note):
             break
         index.add(base, position, timestamp)
         if producer_id >= 0:
-            note(fact, position)
+            note(header, position)
         position, next_offset = stop, base + delta + 1
     return ScanEnd(position, next_offset, position == end)
 

@@ -3,6 +3,7 @@
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.property.streams.by_hand import by_hand
 from tests.property.streams.streams_of_events import (
     END,
     EVENTS,
@@ -18,7 +19,7 @@ from tests.property.streams.streams_of_events import (
 )
 from tests.property.streams.test_windows import CUTS, NAMES, STREAMS, batches, partials
 
-from headrace.streams.operators import Session, Tumbling, pack_buckets, recompute, unpack
+from headrace.streams.operators import Session, Tumbling, pack_buckets, part_of_snapshot, recompute, unpack
 
 OPTIONS = st.fixed_dictionaries(
     {
@@ -68,19 +69,21 @@ def test_any_split_and_interleaving_gives_identical_results(
 @settings(max_examples=60)
 @given(
     window=WINDOWS, keys=KEYS, names=NAMES, events=STREAMS, options=OPTIONS, cuts=CUTS,
-    snapshot_at=st.integers(0, 5), crash_at=st.integers(0, 5),
+    snapshot_at=st.integers(0, 5), crash_at=st.integers(0, 5), buckets=st.integers(1, 4),
 )  # fmt: skip
 def test_a_state_that_was_loaded_goes_on_like_the_one_that_was_lost(
-    window, keys, names, events, options, cuts, snapshot_at, crash_at
+    window, keys, names, events, options, cuts, snapshot_at, crash_at, buckets
 ):
+    """Also from a snapshot that was spread over buckets and brought together again."""
     operator, rows, lateness = operator_of(window, keys, names, **options), rows_of(events, 15), 15
-    live, deltas, snapshot, loaded = operator.new_state(), [], None, None
+    live, deltas, snapshot, loaded = operator.new_state(), [], [], None
     steps = [*batches(events, cuts), (len(events), len(events))]
     for number, (begin, end) in enumerate(steps):
         if number == snapshot_at:
-            snapshot, deltas = live.snapshot(), []
+            stored, deltas = live.snapshot(), []
+            snapshot = [part_of_snapshot(stored, (), each, buckets) for each in range(buckets)]
         if number == crash_at:
-            loaded = operator.load(snapshot, deltas)
+            loaded = operator.load(None, [*snapshot, *deltas])
         watermark = END if number == len(steps) - 1 else watermark_after(events, end, lateness)
         tables = partials(operator, rows, begin, end, 1)
         step = live.advance(tables, watermark)
@@ -98,11 +101,11 @@ def test_a_state_that_was_loaded_goes_on_like_the_one_that_was_lost(
     window=WINDOWS, names=NAMES, events=STREAMS, options=OPTIONS, cuts=CUTS,
     ahead=st.lists(st.integers(0, 60), min_size=6, max_size=6),
 )  # fmt: skip
-def test_when_idle_partitions_come_back_the_books_balance(window, names, events, options, cuts, ahead):
+def test_when_idle_partitions_come_back_the_counters_balance(window, names, events, options, cuts, ahead):
     operator = operator_of(window, ("text",), ["n", *(each for each in names if each != "n")], **options)
     rows, state, view = rows_of(events, 15), operator.new_state(), View()
     classes = operator.classify(rows).tolist()
-    books = {"on_time": classes.count(0), "corrected": classes.count(1), "dropped": classes.count(2)}
+    counters = {"on_time": classes.count(0), "corrected": classes.count(1), "dropped": classes.count(2)}
     for (begin, end), lead in zip(batches(events, cuts), ahead, strict=False):
         # As if the partitions that lag had been idle: the watermark is ahead of some of them.
         watermark = watermark_after(events, end, 15)
@@ -110,18 +113,18 @@ def test_when_idle_partitions_come_back_the_books_balance(window, names, events,
             partials(operator, rows, begin, end, 2), None if watermark is None else watermark + lead
         )
         view.apply(step.changes)
-        books["on_time"] -= step.corrected_rows
-        books["corrected"] += step.corrected_rows
+        counters["on_time"] -= step.corrected_rows
+        counters["corrected"] += step.corrected_rows
         for dropped in listed(step.dropped):
-            books["on_time"] -= dropped["on_time"]
-            books["corrected"] -= dropped["corrected"]
-            books["dropped"] += dropped["on_time"] + dropped["corrected"]
+            counters["on_time"] -= dropped["_on_time"]
+            counters["corrected"] -= dropped["_corrected"]
+            counters["dropped"] += dropped["_on_time"] + dropped["_corrected"]
     view.apply(state.advance([], END).changes)
-    assert min(books.values()) >= 0 and sum(books.values()) == len(events)
+    assert min(counters.values()) >= 0 and sum(counters.values()) == len(events)
     counted = sum(each["n"] for each in view_rows(view))
     if isinstance(window, Tumbling | Session):
-        assert counted == books["on_time"] + books["corrected"]
-    if books["dropped"] == classes.count(2):
+        assert counted == counters["on_time"] + counters["corrected"]
+    if counters["dropped"] == classes.count(2):
         assert view_rows(view) == as_rows(recompute(operator, rows))
 
 
@@ -131,59 +134,3 @@ def test_the_definition_is_what_one_would_count_by_hand(window, events, keep):
     operator = operator_of(window, ("text",), ["n", "sum_i", "min_d"], correct_for_us=keep)
     rows = rows_of(events, 20)
     assert as_rows(recompute(operator, rows)) == by_hand(operator, rows.to_pylist())
-
-
-def by_hand(operator, rows):
-    """The results by trying every window there could be, without sorting, slicing or grouping."""
-    window, results = operator.window, []
-    rows = [row for row in rows if not is_dropped(operator, row)]
-    for key in {row["text"] for row in rows}:
-        own = [row for row in rows if row["text"] == key]
-        for extra, start, end, members in windows_by_hand(window, own):
-            numbers = [row["i"] for row in members if row["i"] is not None]
-            decimals = [row["d"] for row in members if row["d"] is not None]
-            times = dict(zip(("window_start", "window_end"), instants(start, end), strict=True))
-            results.append(
-                {"text": key, **extra, **times, "n": len(members), "sum_i": sum(numbers) if numbers else None}
-                | {"min_d": str(min(decimals)) if decimals else None}
-            )
-    return sorted((dict(sorted(each.items())) for each in results), key=repr)
-
-
-def is_dropped(operator, row):
-    due = row["_event_time"] + 1
-    if hasattr(operator.window, "pane_us"):
-        while due % operator.window.pane_us:
-            due += 1
-    return row["_watermark"] is not None and row["_watermark"] >= due + operator.correct_for_us
-
-
-def windows_by_hand(window, rows):
-    times = {row["_event_time"] for row in rows}
-    if isinstance(window, Session):
-        for first in times:
-            if any(first - window.gap_us <= time < first for time in times):
-                continue
-            last = first
-            while any(last < time <= last + window.gap_us for time in times):
-                last = min(time for time in times if last < time)
-            yield (
-                {},
-                first,
-                last + window.gap_us,
-                [row for row in rows if first <= row["_event_time"] <= last],
-            )
-    elif not hasattr(window, "step_us"):
-        for row in rows:
-            start, end = row["_event_time"] - window.size_us, row["_event_time"]
-            members = [each for each in rows if start < each["_event_time"] <= end]
-            yield {"_partition": row["_partition"], "_offset": row["_offset"]}, start, end, members
-    else:
-        for start in range(-window.size_us * window.step_us, 121):
-            members = [row for row in rows if start <= row["_event_time"] < start + window.size_us]
-            if start % window.step_us == 0 and members:
-                yield {}, start, start + window.size_us, members
-
-
-def instants(*times):
-    return pa.array(times, pa.int64()).view(pa.timestamp("us", "UTC")).to_pylist()

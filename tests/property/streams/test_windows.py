@@ -20,6 +20,7 @@ from tests.property.streams.streams_of_events import (
 )
 
 from headrace.streams.operators import recompute
+from headrace.streams.operators.windows.definition import fates
 
 STREAMS = st.lists(EVENTS, max_size=40)
 NAMES = st.lists(st.sampled_from(sorted(AGGREGATES)), min_size=1, max_size=4, unique=True)
@@ -70,3 +71,16 @@ def test_at_every_step_the_view_is_the_definition(
         assert not operator.classify(rows).any()
     if correct_for == 0:
         assert 2 not in view.kinds
+
+
+@settings(max_examples=100)
+@given(
+    window=WINDOWS,
+    events=STREAMS,
+    lateness=st.integers(0, 40),
+    correct_for=st.sampled_from([0, 0, 7, 50]),
+)
+def test_each_row_is_counted_as_the_definition_says(window, events, lateness, correct_for):
+    operator, rows = operator_of(window, (), ["n"], correct_for_us=correct_for), rows_of(events, lateness)
+    found = [("on_time", "corrected", "dropped")[each] for each in operator.classify(rows)]
+    assert found == [each.outcome for each in fates(operator, rows)]

@@ -8,15 +8,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.streams.event_time import PartitionTime
-from headrace.streams.feed_positions import (
+from headrace.streams.feed.batch_sizes import Sizes, within
+from headrace.streams.feed.positions import (
     FeedPosition,
     Heartbeat,
     SilenceMeter,
     feed_ranges,
     next_position,
 )
-from headrace.streams.positions import Position, admit
-from headrace.streams.sizes import Sizes, within
+from headrace.streams.offsets import Position, admit
 
 TOPIC_ID = uuid.UUID(int=7)
 partitions = st.integers(0, 3)

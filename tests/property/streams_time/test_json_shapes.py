@@ -7,9 +7,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.records.columns import Places
-from headrace.streams import json_values
-from headrace.streams.json_shapes import Shape
-from headrace.streams.json_values import parse_json
+from headrace.streams.decode import json_values
+from headrace.streams.decode.json_shapes import Shape
+from headrace.streams.decode.json_values import parse_json
 
 FIELDS = pa.schema(
     [

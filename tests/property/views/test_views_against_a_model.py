@@ -4,13 +4,13 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.views import Kind, ViewBatch, ViewSchema
-from headrace.views.json_values import dumps, from_json, to_json
+from headrace.views import ChangeKind, ViewBatch, ViewSchema
+from headrace.views.formats import dumps, from_json, to_json
 from headrace.views.memory import MemoryStore
-from headrace.views.parquet import ParquetStore
-from headrace.views.sqlite import SqliteStore
-from headrace.views.topic_fold import Fold
-from headrace.views.topic_records import Entered, change_records, entry_records
+from headrace.views.parquet.store import ParquetStore
+from headrace.views.sql.sqlite import SqliteStore
+from headrace.views.topic.changelog_records import LedgerRecord, change_records, ledger_records
+from headrace.views.topic.changelog_rows import ChangelogRows
 
 SCHEMA = ViewSchema("v", ("a", "b"), pa.schema([("a", pa.string()), ("b", pa.float64()), ("n", pa.int64())]))
 STRUCT = pa.struct(list(SCHEMA.columns))
@@ -23,7 +23,7 @@ batches = st.lists(st.tuples(changes, st.booleans()), max_size=8)
 def table(content):
     rows = [{"a": a, "b": b, "n": n} for (a, b), n in content]
     after = [None if row["n"] is None else row for row in rows]
-    kinds = [int(Kind.RETRACTION if row["n"] is None else Kind.UPDATE) for row in rows]
+    kinds = [int(ChangeKind.RETRACTION if row["n"] is None else ChangeKind.UPDATE) for row in rows]
     return pa.table(
         {
             "before": pa.array(rows, STRUCT),
@@ -53,7 +53,7 @@ def check(store, given_batches):
     store.begin("v", "q")
     everything = []
     for number, (content, repeated) in enumerate(given_batches):
-        batch = ViewBatch("q", number, table(content), books={"in": len(content)})
+        batch = ViewBatch("q", number, table(content), counters={"in": len(content)})
         assert store.apply("v", batch)
         everything += content
         if repeated:
@@ -61,7 +61,7 @@ def check(store, given_batches):
         rows = store.read("v")
         assert shown(rows) == model(everything) and rows.num_rows == len(model(everything))
     if given_batches:
-        assert store.reflected("v").books == {"in": len(everything)}
+        assert store.reflected("v").counters == {"in": len(everything)}
 
 
 @given(batches)
@@ -85,34 +85,36 @@ def test_parquet(tmp_path_factory, given_batches):
 
 
 @given(batches, st.booleans(), st.data())
-def test_a_fold_of_the_changelog(given_batches, compacted, data):
+def test_the_rows_of_a_changelog(given_batches, compacted, data):
     """The topic's records, dealt to partitions and read in pieces, make the same rows."""
     from headrace.views.ledger import Ledger
 
     partitions, ledger, logs, everything = 3, Ledger(schema=SCHEMA), [[], [], []], []
     ledger = ledger.begin("q", None, 0)
-    records = list(entry_records("t", Entered(0, partitions, ledger)))
+    records = list(ledger_records("t", LedgerRecord(0, partitions, ledger)))
     for number, (content, _) in enumerate(given_batches):
         batch = ViewBatch("q", number, table(content))
-        ledger = ledger.enter(batch).ledger
+        ledger = ledger.accept(batch).ledger
         records += change_records("t", SCHEMA, batch, ledger, compacted=compacted)
-        records += entry_records("t", Entered(number + 1, partitions, ledger))
+        records += ledger_records("t", LedgerRecord(number + 1, partitions, ledger))
         everything += content
     for record in records:
         partition = record.partition if record.partition is not None else sum(record.key) % partitions
         logs[partition].append((record.key, record.value))
-    fold = Fold(partitions)
+    changelog = ChangelogRows(partitions)
     while any(logs):
         partition = data.draw(st.sampled_from([index for index, left in enumerate(logs) if left]))
         size = data.draw(st.integers(1, len(logs[partition])))
-        fold.feed(partition, logs[partition][:size])
+        changelog.feed(partition, logs[partition][:size])
         del logs[partition][:size]
-        fold.settle()
-        if fold.entered is not None:
-            held = [each for content, _ in given_batches[: fold.entered.number] for each in content]
-            assert shown(fold.rows()) == model(held), "whole batches only"
-    assert fold.entered.number == len(given_batches)
-    assert shown(fold.rows()) == model(everything)
+        changelog.settle()
+        if changelog.ledger_record is not None:
+            held = [
+                each for content, _ in given_batches[: changelog.ledger_record.number] for each in content
+            ]
+            assert shown(changelog.rows()) == model(held), "whole batches only"
+    assert changelog.ledger_record.number == len(given_batches)
+    assert shown(changelog.rows()) == model(everything)
 
 
 scalars = [

@@ -2,14 +2,14 @@
 
 import pytest
 
-import headrace.capture
-from headrace.capture import ConnectSettings, worker_properties
+import headrace.capture.connect
+from headrace.capture.connect import ConnectSettings, worker_properties
 from headrace.errors import ConfigError
 
 
 def test_the_surface_is_there():
-    for name in headrace.capture.__all__:
-        assert hasattr(headrace.capture, name)
+    for name in headrace.capture.connect.__all__:
+        assert hasattr(headrace.capture.connect, name)
 
 
 def test_a_worker_is_called_by_its_name_everywhere():

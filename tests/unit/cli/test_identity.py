@@ -5,7 +5,7 @@ import io
 import pytest
 
 from headrace.cli import identity as cli_identity
-from headrace.client.identity import PASSWORD_VARIABLE, Identity
+from headrace.client.connect.identity import PASSWORD_VARIABLE, Identity
 
 
 @pytest.fixture

@@ -2,9 +2,9 @@
 
 import pytest
 
-from headrace.client.batches import AbortedTransaction, visible_runs, walk
+from headrace.client.batches import AbortedTransaction, batch_sizes, bounded_runs, visible_runs, walk
 from headrace.errors import CorruptionError
-from headrace.records import Record, encode_batch, stamp
+from headrace.records import HEADER_BYTES, Codec, Record, encode_batch, stamp
 from headrace.records.columns import decode_columns
 
 
@@ -95,3 +95,41 @@ def test_only_the_aborting_producer_is_left_out():
 def test_a_transaction_that_aborts_later_does_not_hide_the_one_before():
     buffer = log_of(of(1, b"a"), marker(1, commit=True), of(1, b"b"), marker(1, commit=False))
     assert visible(buffer, (1, 2)) == ([b"a"], 4)
+
+
+def decoded(values):
+    return len(encode_batch([Record(0, 0, None, value) for value in values]))
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_sizes_of_batches_are_those_of_their_records_decoded(codec):
+    values = [b"x" * 2000] * 50
+    buffer = log_of(([(None, value) for value in values], {"codec": codec}), plain(b"small"))
+    assert batch_sizes(buffer) == [(0, 50, decoded(values)), (50, 51, decoded([b"small"]))]
+    assert codec == Codec.NONE or len(buffer) < decoded(values) / 10
+
+
+def test_a_batch_that_expands_more_than_the_first_is_not_taken_for_small():
+    random = bytes(number * 7919 % 251 for number in range(4000))
+    hard, soft = [(None, random)], [(None, b"x" * 400)] * 100
+    buffer = log_of((hard, {"codec": Codec.ZSTD}), (soft, {"codec": Codec.ZSTD}))
+    (_, _, first), (_, _, second) = batch_sizes(buffer)
+    assert first >= len(random) and second >= 100 * 400
+
+
+def test_a_compressed_batch_that_is_not_whole_is_taken_to_expand_a_lot():
+    buffer = log_of(([(None, b"x" * 2000)] * 50, {"codec": Codec.LZ4}))
+    cut = buffer[: HEADER_BYTES + 5]
+    assert batch_sizes(cut) == [(0, 50, 10 * len(buffer))]
+
+
+def test_a_run_is_cut_between_batches_by_what_it_takes_decoded():
+    buffer = log_of(*[([(None, b"x" * 2000)] * 50, {"codec": Codec.SNAPPY})] * 5)
+    found = visible_runs(buffer, [], 0)
+    assert found.is_compressed and not visible_runs(log_of(plain(b"a")), [], 0).is_compressed
+    (run,) = found.runs
+    parts = list(bounded_runs(run, 250_000))
+    assert [len(decode_columns(part)) for part in parts] == [100, 100, 50]
+    assert b"".join(parts) == bytes(buffer)
+    assert len(list(bounded_runs(run, 1))) == 5
+    assert [bytes(part) for part in bounded_runs(run, 1 << 30)] == [bytes(buffer)]

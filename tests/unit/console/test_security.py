@@ -7,7 +7,7 @@ from headrace.console.security import (
     Principal,
     Role,
     presented_token,
-    refusal_by_page,
+    refusal_by_origin,
     refusal_by_role,
 )
 
@@ -17,7 +17,7 @@ BY_TOKEN = Principal("ada", Role.WRITER, by_token=True)
 
 
 def refusal(headers, *, hosts=LOOPBACK, principal=LOCAL, changes=True, websocket=False):
-    found = refusal_by_page(
+    found = refusal_by_origin(
         hosts=hosts, headers=headers, principal=principal, changes=changes, websocket=websocket
     )
     return None if found is None else found.to_json()["type"].rpartition(":")[2]

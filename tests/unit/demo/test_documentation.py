@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def test_the_page_shows_the_application_line_by_line():
-    (shown,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "demo.md").read_text(), re.S)
+    (shown,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "guides" / "demo.md").read_text(), re.S)
     assert shown == (ROOT / "src" / "headrace" / "demo" / "shop.py").read_text()
 
 

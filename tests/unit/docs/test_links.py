@@ -12,6 +12,7 @@ PAGES = sorted(
         *DOCS.rglob("*.md"),
         *REPOSITORY.glob("examples/*/README.md"),
         *REPOSITORY.glob("benchmarks/*.md"),
+        *REPOSITORY.glob("tests/*.md"),
     ]
 )
 ELSEWHERE = ("http://", "https://", "mailto:")
@@ -55,7 +56,7 @@ def test_every_page_is_within_two_clicks_of_the_readme():
             for link in links(page.read_text())
             if not link.startswith((*ELSEWHERE, "#"))
         }
-    assert {named(page) for page in set(DOCS.glob("*.md")) - reached} == set()
+    assert {named(page) for page in set(DOCS.rglob("*.md")) - reached} == set()
 
 
 def test_what_leads_nowhere_is_noticed(tmp_path):

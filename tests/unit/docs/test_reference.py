@@ -1,4 +1,4 @@
-"""docs/reference.md is what the code says, and has every public name."""
+"""docs/reference/python.md is what the code says, and has every public name."""
 
 from tools.reference import CHAPTERS, COMMAND, PAGE, page, signature
 

@@ -244,6 +244,67 @@ def test_a_pattern_that_is_wrong_or_too_costly_is_refused(pattern):
 # --- assignors ------------------------------------------------------------------------------------
 
 
+def seen_as(version=1, **visible):
+    """The catalog, of which each user may know some topics."""
+    return replace(
+        CATALOG, version=version, visible_to=lambda user, _host: frozenset(visible.get(user or "", ()))
+    )
+
+
+def test_a_pattern_stands_for_topics_that_its_user_may_know_of():
+    catalog = seen_as(alice=("t", "__consumer_offsets"))
+    joined = join(empty(), "a", topics=(), topic_regex=".*", user="alice", catalog=catalog)
+    assert joined.reply.assignment == of(T, 0, 1, 2, 3)
+    assert set(joined.group.topics) == {"t"}
+    for user in ("bob", None):
+        nothing = join(empty(), "b", topics=(), topic_regex="u|t", user=user, catalog=catalog)
+        assert nothing.reply.assignment == NOTHING and not nothing.group.topics
+
+
+def test_a_hidden_topic_changes_nothing_that_a_member_can_see():
+    def asked(regex):
+        catalog = seen_as(alice=("t",))
+        joined = join(empty(), "a", topics=(), topic_regex=regex, user="alice", catalog=catalog)
+        later = beat(joined.group, "a", 1, user="alice", catalog=seen_as(2, alice=("t",)))
+        return joined.reply, later.reply
+
+    assert asked("u") == asked("no such topic".replace(" ", "-"))
+    assert asked("u")[1].epoch == 1
+
+
+def test_members_of_one_group_are_each_given_what_they_may_know_of():
+    catalog = seen_as(alice=("t",), bob=("t", "u"))
+    group = join(empty(), "a", topics=(), topic_regex=".*", user="alice", catalog=catalog).group
+    group = join(group, "b", topics=(), topic_regex=".*", user="bob", catalog=catalog).group
+    assert group.members["a"].target <= of(T, 0, 1, 2, 3)
+    assert of(U, 0, 1) <= group.members["b"].target
+
+
+def test_a_topic_that_a_member_may_no_longer_know_of_is_taken_from_it_though_others_have_it():
+    both = seen_as(alice=("u",), bob=("u",))
+    group = join(empty(), "a", topics=(), topic_regex=".*", user="alice", catalog=both).group
+    group = join(group, "b", topics=(), topic_regex=".*", user="bob", catalog=both).group
+    assert len(group.members["b"].target) == 1
+    group = beat(group, "a", 1, user="alice", owned=of(U, 0, 1), catalog=seen_as(2, alice=("u",))).group
+    assert group.members["b"].target == NOTHING and group.members["a"].target == of(U, 0, 1)
+    epoch = group.members["a"].epoch
+    again = beat(group, "a", epoch, user="alice", catalog=seen_as(3, alice=("u",), bob=("u",)))
+    assert len(again.group.members["b"].target) == 1
+
+
+def test_after_a_restart_a_member_keeps_what_it_may_know_of_and_loses_the_rest():
+    both = seen_as(alice=("u", "t"))
+    decision = join(empty(), "a", topics=(), topic_regex=".*", user="alice", catalog=both)
+    group = None
+    for event in decision.events:
+        group = consumer.replay(group, event)
+    assert group.members["a"].user == "alice"
+    same = beat(group, "a", 1, user="alice", catalog=replace(both, version=7))
+    assert same.reply.epoch == 1 and not same.events
+    less = beat(group, "a", 1, user="alice", catalog=seen_as(7, alice=("t",)))
+    assert less.group.members["a"].target == of(T, 0, 1, 2, 3)
+
+
 def test_the_assignor_most_members_ask_for_is_used():
     group = join(join(empty(), "a", assignor="range").group, "b", assignor="range").group
     assert consumer.preferred_assignor(group) == "range"

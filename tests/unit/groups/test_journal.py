@@ -36,3 +36,12 @@ def test_a_record_of_a_newer_version_is_refused():
 def test_a_record_that_is_none_of_ours_is_refused(key):
     with pytest.raises(CorruptionError, match="no record of groups"):
         decode(key, None)
+
+
+def test_a_member_of_a_record_from_before_members_had_users_has_none():
+    nothing = {"assigned": {}, "revoking": {}, "target": {}, "topics": [], "regex": ".*", "assignor": None}
+    about = {"instance": None, "rack": None, "client": "c", "host": "/h", "rebalance_timeout_ms": 1}
+    value = {"v": 1, **about, **nothing, "epoch": 1, "previous_epoch": 0, "state": "stable"}
+    key = {"v": 1, "kind": "member", "group": "g", "member": "m"}
+    event = decode(orjson.dumps(key), orjson.dumps(value))
+    assert event.user is None and event.topic_regex == ".*"

@@ -10,7 +10,7 @@ from headrace.groups.classic import ClassicGroup, ClassicMember, ClassicState
 from headrace.groups.consumer import ConsumerGroup, ConsumerMember
 from headrace.groups.events import OffsetCommitted
 from headrace.groups.offsets import (
-    Committer,
+    OffsetCommitter,
     commit_refusal,
     delete_refusal,
     expired_offsets,
@@ -57,41 +57,47 @@ def committed(topic="t", commit_ms=0, expire_ms=None):
 
 @pytest.mark.parametrize("group", [None, ClassicGroup(group_id="g"), ConsumerGroup(group_id="g")])
 def test_outsiders_commit_while_nobody_is_in_the_group(group):
-    assert commit_refusal(group, Committer()) is Code.NONE
+    assert commit_refusal(group, OffsetCommitter()) is Code.NONE
 
 
 @pytest.mark.parametrize("group", [classic_group(), consumer_group()])
 def test_outsiders_do_not_commit_over_the_members_heads(group):
-    assert commit_refusal(group, Committer()) is Code.UNKNOWN_MEMBER_ID
+    assert commit_refusal(group, OffsetCommitter()) is Code.UNKNOWN_MEMBER_ID
 
 
 def test_a_generation_of_a_group_that_is_gone_is_illegal():
-    assert commit_refusal(None, Committer(member_id="m", generation=3)) is Code.GROUP_ID_NOT_FOUND
-    older = Committer(member_id="m", generation=3, knows_stale_epoch=False)
+    assert commit_refusal(None, OffsetCommitter(member_id="m", generation=3)) is Code.GROUP_ID_NOT_FOUND
+    older = OffsetCommitter(member_id="m", generation=3, knows_stale_epoch=False)
     assert commit_refusal(None, older) is Code.ILLEGAL_GENERATION
 
 
 def test_a_classic_member_commits_in_its_own_generation_only():
-    assert commit_refusal(classic_group(), Committer(member_id="m", generation=3)) is Code.NONE
-    assert commit_refusal(classic_group(), Committer(member_id="m", generation=2)) is Code.ILLEGAL_GENERATION
-    assert commit_refusal(classic_group(), Committer(member_id="x", generation=3)) is Code.UNKNOWN_MEMBER_ID
+    assert commit_refusal(classic_group(), OffsetCommitter(member_id="m", generation=3)) is Code.NONE
+    assert (
+        commit_refusal(classic_group(), OffsetCommitter(member_id="m", generation=2))
+        is Code.ILLEGAL_GENERATION
+    )
+    assert (
+        commit_refusal(classic_group(), OffsetCommitter(member_id="x", generation=3))
+        is Code.UNKNOWN_MEMBER_ID
+    )
 
 
 def test_nobody_commits_in_a_generation_that_has_no_assignment_yet():
     group = classic_group(ClassicState.COMPLETING)
-    assert commit_refusal(group, Committer(member_id="m", generation=3)) is Code.REBALANCE_IN_PROGRESS
+    assert commit_refusal(group, OffsetCommitter(member_id="m", generation=3)) is Code.REBALANCE_IN_PROGRESS
 
 
 def test_members_may_still_commit_while_the_next_generation_is_being_prepared():
     group = classic_group(ClassicState.PREPARING)
-    assert commit_refusal(group, Committer(member_id="m", generation=3)) is Code.NONE
+    assert commit_refusal(group, OffsetCommitter(member_id="m", generation=3)) is Code.NONE
 
 
 def test_a_server_side_member_commits_at_its_epoch_only():
     group = consumer_group()
-    assert commit_refusal(group, Committer(member_id="m", generation=3)) is Code.NONE
-    assert commit_refusal(group, Committer(member_id="m", generation=2)) is Code.STALE_MEMBER_EPOCH
-    old = Committer(member_id="m", generation=3, knows_stale_epoch=False)
+    assert commit_refusal(group, OffsetCommitter(member_id="m", generation=3)) is Code.NONE
+    assert commit_refusal(group, OffsetCommitter(member_id="m", generation=2)) is Code.STALE_MEMBER_EPOCH
+    old = OffsetCommitter(member_id="m", generation=3, knows_stale_epoch=False)
     assert commit_refusal(group, old) is Code.UNSUPPORTED_VERSION
 
 

@@ -1,5 +1,6 @@
 """Members of a queue, its sessions, its settings, and their records."""
 
+import dataclasses
 from uuid import UUID
 
 import pytest
@@ -9,12 +10,12 @@ from headrace.groups import Code, GroupSettings, TopicInfo
 from headrace.groups.consumer import Catalog
 from headrace.groups.share import (
     FINAL,
-    Session,
     Sessions,
     ShareConfig,
     ShareDecision,
     ShareGroup,
     ShareHeartbeat,
+    ShareSession,
     check_overrides,
     dead_letter_topic,
     expire_members,
@@ -137,15 +138,36 @@ def test_every_kind_of_event_has_a_record() -> None:
 def test_a_session_expects_the_epoch_after_the_last() -> None:
     sessions = Sessions(10)
     session = sessions.open("g", "a", 1)
-    assert isinstance(session, Session)
-    assert sessions.find("g", "a", 1) is session
+    assert isinstance(session, ShareSession)
+    assert sessions.find("g", "a", 1, 1) is session
     session.advance()
-    assert sessions.find("g", "a", 1) is Code.INVALID_SHARE_SESSION_EPOCH
-    assert sessions.find("g", "a", FINAL) is session
-    assert sessions.find("g", "b", 1) is Code.SHARE_SESSION_NOT_FOUND
+    assert sessions.find("g", "a", 1, 1) is Code.INVALID_SHARE_SESSION_EPOCH
+    assert sessions.find("g", "a", FINAL, 1) is session
+    assert sessions.find("g", "b", 1, 1) is Code.SHARE_SESSION_NOT_FOUND
     session.epoch = 2**31 - 1
     session.advance()
     assert session.epoch == 1
+
+
+def test_a_session_is_found_by_its_user_on_its_connection_only() -> None:
+    sessions = Sessions(10)
+    session = sessions.open("g", "a", 1, "User:alice")
+    assert sessions.find("g", "a", 1, 1, "User:alice") is session
+    for connection, user in ((2, "User:alice"), (1, "User:bob"), (1, None)):
+        for epoch in (1, 2, FINAL):
+            assert sessions.find("g", "a", epoch, connection, user) is Code.SHARE_SESSION_NOT_FOUND
+
+
+def test_a_session_is_replaced_by_its_user_only() -> None:
+    sessions = Sessions(1)
+    first = sessions.open("g", "a", 1, "User:alice")
+    assert isinstance(first, ShareSession)
+    assert sessions.open("g", "a", 1, "User:bob") is Code.GROUP_AUTHORIZATION_FAILED
+    assert sessions.is_open(first)
+    second = sessions.open("g", "a", 2, "User:alice")
+    assert isinstance(second, ShareSession) and sessions.is_open(second) and not sessions.is_open(first)
+    sessions.close(first)
+    assert sessions.is_open(second)
 
 
 def test_sessions_end_with_their_connection_and_are_bounded() -> None:
@@ -153,14 +175,14 @@ def test_sessions_end_with_their_connection_and_are_bounded() -> None:
     sessions.open("g", "a", 1)
     second = sessions.open("g", "b", 1)
     assert sessions.open("g", "c", 2) is Code.SHARE_SESSION_LIMIT_REACHED
-    assert isinstance(second, Session)
+    assert isinstance(second, ShareSession)
     sessions.close(second)
     assert [each.member_id for each in sessions.disconnected(1)] == ["a"]
     assert len(sessions) == 0 and sessions.disconnected(1) == []
 
 
 def test_each_partition_of_a_session_comes_first_in_turn() -> None:
-    session = Session("g", "a", 1)
+    session = ShareSession("g", "a", 1)
     session.change([(TOPIC, 0), (TOPIC, 1), (OTHER, 0)], [(OTHER, 0)])
     assert session.rotate() == [(TOPIC, 0), (TOPIC, 1)]
     assert session.rotate() == [(TOPIC, 1), (TOPIC, 0)]
@@ -192,3 +214,12 @@ def test_what_is_set_for_a_group_wins_over_the_broker() -> None:
 def test_what_cannot_be_set_says_what_can(name: str, value: str) -> None:
     with pytest.raises(RequestError, match=name):
         check_overrides({name: value})
+
+
+def test_a_member_of_a_record_from_before_members_had_users_has_none() -> None:
+    key = b'{"v":1,"kind":"member","group":"g","member":"m"}'
+    value = b'{"v":1,"rack":null,"client":"c","host":"/h","topics":["t"],"epoch":1,"previous":0}'
+    event = decode(key, value)
+    assert isinstance(event, ShareMemberSaved) and event.user is None
+    again = decode(*encode(ShareMemberSaved(**{**dataclasses.asdict(event), "user": "User:alice"})))
+    assert isinstance(again, ShareMemberSaved) and again.user == "User:alice"

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from headrace.kernels.library import address_of
 from headrace.kernels.requests import ROOM_BYTES, STANDING_FIELDS, Came, LaneCall
+from headrace.kernels.shared_library import address_of
 from headrace.records import Record, encode_batch, stamp
 from headrace.wire import Api, encode_request, encode_response
-from headrace.wire.repeats import FetchShape, ProduceShape
+from headrace.wire.repeated_requests import FetchShape, ProduceShape
 
 TOPIC = {"topic_id": uuid.uuid4(), "name": "t"}
 PRODUCE, FETCH = 10, 16

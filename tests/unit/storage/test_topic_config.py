@@ -6,7 +6,7 @@ from headrace.errors import RequestError
 from headrace.storage import TopicConfig
 from headrace.storage.topic_config import SETTINGS
 
-DOCS = Path(__file__).parents[3] / "docs" / "storage.md"
+DOCS = Path(__file__).parents[3] / "docs" / "reference" / "settings.md"
 
 
 def test_without_overrides_the_defaults_hold():

@@ -52,7 +52,7 @@ def test_spark_reads_the_same(spark):
     [
         ("a", "no type ''"),
         ("a strin", "no type 'strin'; there are boolean"),
-        ("a map<string,string>", "no type 'map'"),
+        ("a map<int,string>", "a map with keys of int32; names in JSON are strings"),
         ("a int b int", "'b' where ',' should stand"),
         ("a int,", "'its end' where a column's name should stand"),
         ("a array<int", "'its end' where '>' should stand"),

@@ -17,7 +17,7 @@ def test_importing_the_operators_imports_no_pyspark():
 @pytest.mark.parametrize(
     ("looked_at", "not_needed"),
     [
-        ("headrace.streams.feed", ["pandas", "pyarrow.compute", "headrace.streams.operators"]),
+        ("headrace.streams.feed.feed", ["pandas", "pyarrow.compute", "headrace.streams.operators"]),
     ],
 )
 def test_what_spark_only_looks_at_before_the_first_batch_imports_little(looked_at, not_needed):

@@ -5,13 +5,13 @@ from uuid import UUID
 
 import pytest
 
-from headrace.broker.coordinator_table import GroupTable
+from headrace.broker.coordinators.group_table import GroupTable
 from headrace.groups import Code
 from headrace.groups.classic import ClassicGroup
 from headrace.groups.consumer import ConsumerGroup
 from headrace.groups.events import OffsetCommitted, PendingOffset, PendingOffsetRemoved
 from headrace.groups.journal import decode, encode
-from headrace.groups.offsets import Committer, commit_refusal
+from headrace.groups.offsets import OffsetCommitter, commit_refusal
 
 OFFSET = OffsetCommitted(
     group_id="g",
@@ -50,11 +50,11 @@ def test_the_end_of_a_transaction_replaces_what_it_left_pending():
 
 @pytest.mark.parametrize("group", [ClassicGroup(group_id="g"), ConsumerGroup(group_id="g")])
 def test_a_producer_need_not_say_for_whom_it_commits(group):
-    assert commit_refusal(group, Committer(transactional=True)) is Code.NONE
+    assert commit_refusal(group, OffsetCommitter(transactional=True)) is Code.NONE
 
 
 def test_a_producer_that_says_for_whom_it_commits_is_checked():
-    who = Committer(transactional=True, member_id="m", generation=3)
+    who = OffsetCommitter(transactional=True, member_id="m", generation=3)
     assert commit_refusal(ClassicGroup(group_id="g"), who) is Code.UNKNOWN_MEMBER_ID
     assert commit_refusal(ConsumerGroup(group_id="g"), who) is Code.UNKNOWN_MEMBER_ID
     assert commit_refusal(None, who) is Code.ILLEGAL_GENERATION

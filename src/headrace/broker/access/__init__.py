@@ -3,15 +3,26 @@
 With access enforced a client is known before it is served (SASL, or a
 certificate), and may do only what an entry allows: what is not allowed never
 reaches a handler. Passwords are kept as SCRAM's salted keys, in one private
-file; they appear in no log and no answer. Decisions (`acls`, `scram`, `login`,
-`state`, `guards`) are pure; `store`, `tls` and `authority` do the I/O. Without
+file; they appear in no log and no answer. Decisions (`acls`, `scram`, `decoys`, `login`,
+`state`, `guards`) are pure; `store`, `tls`, `password_checks` and `authority` do the I/O. Without
 access enforced a connection has no session, and nothing here runs.
 """
 
 from headrace.broker.access.authority import Authority
-from headrace.broker.access.gate import guarded, sifted
 from headrace.broker.access.login import MOST_SASL_BYTES
-from headrace.broker.access.session import Session
+from headrace.broker.access.offline import add_user, list_users, remove_user
+from headrace.broker.access.password_checks import CrowdedError
+from headrace.broker.access.session import Session, is_allowed
 from headrace.broker.access.tls import server_context
 
-__all__ = ["MOST_SASL_BYTES", "Authority", "Session", "guarded", "server_context", "sifted"]
+__all__ = [
+    "MOST_SASL_BYTES",
+    "Authority",
+    "CrowdedError",
+    "Session",
+    "add_user",
+    "is_allowed",
+    "list_users",
+    "remove_user",
+    "server_context",
+]

@@ -196,6 +196,7 @@ class AclIndex:
 
     def __init__(self, acls: Iterable[Acl]) -> None:
         self.acls = frozenset(acls)
+        self.hosts = frozenset(acl.host for acl in self.acls)
         self._literal: dict[tuple[int, str], list[Acl]] = {}
         self._prefixed: dict[int, list[Acl]] = {}
         for acl in self.acls:

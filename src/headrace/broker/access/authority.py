@@ -4,11 +4,13 @@ import asyncio
 import secrets
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from headrace.broker.access.acls import AclIndex
-from headrace.broker.access.login import PLAIN, Login, Step, offered
+from headrace.broker.access.acls import AclIndex, Operation, Resource
+from headrace.broker.access.login import PLAIN, Login, LoginStep, Password, offered
+from headrace.broker.access.password_checks import PasswordChecks, ProvenPasswords
 from headrace.broker.access.session import Rules, Session
 from headrace.broker.access.state import AccessState
 from headrace.broker.access.store import AccessStore
@@ -30,8 +32,9 @@ class Authority:
         self.enforced = enforced
         self._rules = Rules(AclIndex(()), super_users)
         self._changing = asyncio.Lock()
-        # Deriving keys from passwords may not take more than one core, whoever knocks.
-        self._deriving = ThreadPoolExecutor(1, "headrace-login")
+        self._checks = PasswordChecks()
+        self._proven = ProvenPasswords()
+        self._saving = ThreadPoolExecutor(1, "headrace-access")  # which no guess holds up
         self._store: AccessStore
         self.state: AccessState
 
@@ -41,14 +44,16 @@ class Authority:
         self._take(await self._in_thread(self._store.load))
 
     def close(self) -> None:
-        self._deriving.shutdown(cancel_futures=True)
+        self._checks.close()
+        self._saving.shutdown(cancel_futures=True)
 
     def _in_thread(self, call: Callable[..., Any], *args: Any) -> "asyncio.Future[Any]":
-        return asyncio.get_running_loop().run_in_executor(self._deriving, call, *args)
+        return asyncio.get_running_loop().run_in_executor(self._saving, call, *args)
 
     def _take(self, state: AccessState) -> None:
         self.state = state
         self._rules.replace(AclIndex(state.acls))
+        self._proven.keep_only(state.users)
 
     async def change(self, make: Callable[[AccessState], AccessState]) -> None:
         """Replaces the state by what is made of it, once that is on disk; raises DiskError."""
@@ -57,6 +62,33 @@ class Authority:
             if made != self.state:
                 await self._in_thread(self._store.save, made)
                 self._take(made)
+
+    @property
+    def generation(self) -> int:
+        """Grows with every change of the permissions."""
+        return self._rules.generation
+
+    def topics_seen(self, names: frozenset[str]) -> Callable[[str | None, str], frozenset[str]] | None:
+        """Which of the topics a user at a host may know of, as long as permissions stay as they are.
+
+        For whom no connection is at hand to ask: the host is written as groups write it, "/10.0.0.7".
+        None where everybody may know of all.
+        """
+        if not self.enforced:
+            return None
+        rules, hosts = self._rules, self._rules.index.hosts
+
+        @cache
+        def seen(user: str, host: str) -> frozenset[str]:
+            wanted = Operation.DESCRIBE, Resource.TOPIC
+            return frozenset(name for name in names if rules.allows(user, host, *wanted, name))
+
+        def seen_by(user: str | None, host: str) -> frozenset[str]:
+            host = host.removeprefix("/")
+            # All hosts that no entry names are alike: what there is to remember is by user.
+            return frozenset() if user is None else seen(user, host if host in hosts else "")
+
+        return seen_by
 
     # --- connections --------------------------------------------------------------------------
 
@@ -76,16 +108,41 @@ class Authority:
             principal=principal_of(certificate) if certificate else None,
         )
 
-    async def step(self, session: Session, token: bytes) -> Step:
-        """One message of a login; raises RefusedError. Sets the session's principal at its end."""
+    def on_behalf_of(self, user: str | None, host: str) -> Session:
+        """A session for what is done later for a user, where no connection is at hand; `host` as above."""
+        host = host.removeprefix("/")
+        return Session(self._rules, host=host, login=Login((), _nonce), principal=user)
+
+    async def step(self, session: Session, token: bytes) -> LoginStep:
+        """One message of a login; raises RefusedError, or CrowdedError if too many wait.
+
+        Sets the session's principal at its end.
+        """
         if session.login.chosen == PLAIN:
-            step: Step = await self._in_thread(session.login.step, self.state, token)
+            step = await self._check(session, Password.of(token))
         else:
             step = session.login.step(self.state, token)
         if step.user is not None:
             session.login.check_still_held(self.state)  # from here on `Broker.expel` finds the connection
             session.principal = f"User:{step.user}"
         return step
+
+    async def _check(self, session: Session, claimed: Password) -> LoginStep:
+        state = self.state
+        is_right = self._is_proven(state, claimed) or await self._checks.run(
+            lambda: self._is_proven(state, claimed) or claimed.is_right(state),
+            address=session.host,
+            name=claimed.user,
+        )
+        step = session.login.checked(state, claimed, is_right=is_right)
+        held = state.users[claimed.user]
+        if self.state.users.get(claimed.user) == held:
+            self._proven.note(claimed.user, held, claimed.password)
+        return step
+
+    def _is_proven(self, state: AccessState, claimed: Password) -> bool:
+        held = state.users.get(claimed.user, {})
+        return self._proven.knows(claimed.user, held, claimed.password)
 
 
 def _nonce() -> str:

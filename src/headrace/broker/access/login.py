@@ -1,25 +1,20 @@
 """The SASL dialogue of one connection: which mechanism, then its messages, then a user or a refusal.
 
-A pure state machine but for randomness, which comes in as an argument. A step of
-PLAIN costs some milliseconds of processor time (it derives a key from the
-password, whether or not the user exists), so the shell runs steps on a thread.
+A pure state machine but for randomness, which comes in as an argument. To check a
+password (`Password`) costs some milliseconds of processor time (a key is derived from
+it, whether or not the user exists), so the shell does it on a thread.
 """
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from headrace.addresses import is_loopback
-from headrace.broker.access.scram import (
-    Credential,
-    Mechanism,
-    RefusedError,
-    ScramExchange,
-    decoy,
-    is_password,
-)
+from headrace.broker.access.decoys import checked_by_password
+from headrace.broker.access.scram import Credential, Mechanism, RefusedError, ScramExchange, is_password
 from headrace.broker.access.state import AccessState
 
-__all__ = ["MOST_SASL_BYTES", "PLAIN", "Login", "Step", "offered"]
+__all__ = ["MOST_SASL_BYTES", "PLAIN", "Login", "LoginStep", "Password", "offered"]
 
 PLAIN = "PLAIN"
 SCRAM = {mechanism.sasl_name: mechanism for mechanism in (Mechanism.SCRAM_SHA_512, Mechanism.SCRAM_SHA_256)}
@@ -32,11 +27,37 @@ def offered(client_host: str, *, encrypted: bool) -> tuple[str, ...]:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class LoginStep:
     """What to send the client, and who it is once that is known."""
 
     message: bytes = b""
     user: str | None = None
+
+
+class Password(NamedTuple):
+    """What somebody claims by PLAIN."""
+
+    user: str
+    password: str
+
+    @classmethod
+    def of(cls, token: bytes) -> "Password":
+        """RFC 4616: whom to act for (nobody else), who it is, the password; raises RefusedError."""
+        if len(token) > MOST_SASL_BYTES:
+            raise RefusedError(f"a message of more than {MOST_SASL_BYTES} bytes")
+        try:
+            acting_for, user, password = bytes(token).decode().split("\0")
+        except ValueError:
+            raise RefusedError("not a message of PLAIN") from None
+        if acting_for not in ("", user):
+            raise RefusedError("acting for somebody else is not offered")
+        return cls(user, password)
+
+    def is_right(self, state: AccessState) -> bool:
+        """Whether it is the user's; as costly for one that does not exist."""
+        held = checked_by_password(state.users.get(self.user, {}))
+        against = held or state.decoys.for_password(self.user)
+        return is_password(against, self.password) and held is not None
 
 
 class Login:
@@ -63,54 +84,37 @@ class Login:
         self._exchange = None
         return True
 
-    def step(self, state: AccessState, token: bytes) -> Step:
+    def step(self, state: AccessState, token: bytes) -> LoginStep:
         """The answer to one message of the client; raises RefusedError."""
         if len(token) > MOST_SASL_BYTES:
             raise RefusedError(f"a message of more than {MOST_SASL_BYTES} bytes")
         if self._mechanism == PLAIN:
-            self._user = _plain(state, token)
-            self._held = state.users[self._user]
-            return Step(user=self._user)
+            claimed = Password.of(token)
+            return self.checked(state, claimed, is_right=claimed.is_right(state))
         if self._exchange is None:
             return self._begin(state, token)
         message = self._exchange.final(token)
         if SCRAM[self._mechanism] not in self._held:  # no proof fits a decoy, but nothing should hang on that
             raise RefusedError("wrong user or password")
-        return Step(message=message, user=self._user)
+        return LoginStep(message=message, user=self._user)
+
+    def checked(self, state: AccessState, claimed: Password, *, is_right: bool) -> LoginStep:
+        """The end of a login with a password that was checked; raises RefusedError."""
+        self._user, self._held = claimed.user, state.users.get(claimed.user, {})
+        if not is_right or not self._held:
+            raise RefusedError("wrong user or password")
+        return LoginStep(user=self._user)
 
     def check_still_held(self, state: AccessState) -> None:
         """Raises RefusedError if the user was removed or given another password while the login went on."""
         if state.users.get(self._user) != self._held:
             raise RefusedError("the user was changed meanwhile")
 
-    def _begin(self, state: AccessState, token: bytes) -> Step:
+    def _begin(self, state: AccessState, token: bytes) -> LoginStep:
         mechanism = SCRAM[self._mechanism]
         exchange = ScramExchange(mechanism, self._nonce())
         self._user = exchange.begin(token)
         self._held = state.users.get(self._user, {})
-        invented = decoy(mechanism, self._user, state.decoy_secret)
+        invented = state.decoys.credential(mechanism, self._user)
         self._exchange = exchange
-        return Step(message=exchange.challenge(self._held.get(mechanism, invented)))
-
-
-def _plain(state: AccessState, token: bytes) -> str:
-    """The user. RFC 4616: whom to act for (nobody else), who it is, the password."""
-    try:
-        acting_for, user, password = bytes(token).decode().split("\0")
-    except ValueError:
-        raise RefusedError("not a message of PLAIN") from None
-    if acting_for not in ("", user):
-        raise RefusedError("acting for somebody else is not offered")
-    known = user in state.users
-    if not is_password(_credential(state, user), password) or not known:
-        raise RefusedError("wrong user or password")
-    return user
-
-
-def _credential(state: AccessState, user: str) -> Credential:
-    """One of the user's, or one that is made up."""
-    credentials = state.users.get(user, {})
-    for mechanism in (Mechanism.SCRAM_SHA_256, Mechanism.SCRAM_SHA_512):
-        if mechanism in credentials:
-            return credentials[mechanism]
-    return decoy(Mechanism.SCRAM_SHA_256, user, state.decoy_secret)
+        return LoginStep(message=exchange.challenge(self._held.get(mechanism, invented)))

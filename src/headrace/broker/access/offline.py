@@ -10,6 +10,8 @@ from headrace.broker.access.state import AccessState
 from headrace.broker.access.store import AccessStore
 from headrace.errors import ConfigError
 from headrace.storage import Disk
+from headrace.storage.directory import DirectoryLock, InUse
+from headrace.storage.disk import make_directory
 
 __all__ = ["add_user", "list_users", "remove_user"]
 
@@ -59,9 +61,9 @@ def _change(data: Path, make: Callable[[AccessState], AccessState]) -> AccessSta
 def _locked(data: Path) -> Iterator[None]:
     disk = Disk()
     try:
-        disk.mkdir(data)
-        lock = disk.lock(data / "lock")
-    except BlockingIOError:
+        make_directory(disk, data)
+        lock = DirectoryLock(disk, data)
+    except InUse:
         raise ConfigError(
             f"a broker has {data} open; ask it instead, with --bootstrap in place of --data"
         ) from None
@@ -70,4 +72,4 @@ def _locked(data: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        disk.close(lock)
+        lock.release()

@@ -1,7 +1,7 @@
 """SCRAM (RFC 5802 and 7677) as a server speaks it, pure: messages in, messages out.
 
 What is stored of a password is salted and iterated, and does not let its
-holder log in. Names that do not exist get a made-up credential, so that
+holder log in. Names that do not exist get a made-up credential (`decoys`), so that
 the exchange takes as long and looks the same until its last step. Comparisons
 take the same time wherever the difference is.
 """
@@ -23,7 +23,6 @@ __all__ = [
     "ScramExchange",
     "credential_from_password",
     "credential_from_salted",
-    "decoy",
     "is_password",
 ]
 
@@ -89,21 +88,6 @@ def is_password(credential: Credential, password: str) -> bool:
     """Whether the password is the user's; as costly as making the credential."""
     made = credential_from_password(credential.mechanism, password, credential.salt, credential.iterations)
     return hmac.compare_digest(made.stored_key, credential.stored_key)
-
-
-def decoy(mechanism: Mechanism, name: str, secret: bytes) -> Credential:
-    """A credential that no password fits, the same each time for the same name."""
-
-    def some(what: str) -> bytes:
-        return hmac.digest(secret, f"{what}:{mechanism.value}:{name}".encode(), "sha512")
-
-    return Credential(
-        mechanism=mechanism,
-        iterations=DEFAULT_ITERATIONS,
-        salt=some("salt")[:SALT_BYTES],
-        stored_key=some("stored")[: mechanism.key_bytes],
-        server_key=some("server")[: mechanism.key_bytes],
-    )
 
 
 class ScramExchange:

@@ -5,12 +5,21 @@ import logging
 from headrace.broker.access.acls import CLUSTER_NAME, AclIndex, Operation, Resource, operations_on
 from headrace.broker.access.login import Login
 
-__all__ = ["ANONYMOUS", "Rules", "Session"]
+__all__ = ["ANONYMOUS", "Rules", "Session", "is_allowed"]
 
 logger = logging.getLogger(__name__)
 
 ANONYMOUS = "User:ANONYMOUS"
 MOST_REMEMBERED = 10_000
+
+
+def is_allowed(session: "Session | None", operation: int, resource: int, name: str) -> bool:
+    """Whether the caller may do this now; without a session everybody may do everything.
+
+    For handlers of what outlives the moment in which its guard decided: a session that
+    remembers topics, a request that waits.
+    """
+    return session is None or session.may(operation, resource, name)
 
 
 class Rules:
@@ -24,6 +33,10 @@ class Rules:
     def replace(self, index: AclIndex) -> None:
         self.index = index
         self.generation += 1
+
+    def allows(self, principal: str, host: str, operation: int, resource: int, name: str) -> bool:
+        """The decision: a superuser may do everything, everybody else what an entry allows."""
+        return principal in self.super_users or self.index.allows(principal, host, operation, resource, name)
 
 
 class Session:
@@ -72,6 +85,12 @@ class Session:
         """Like `may`, for what is silently left out of a list."""
         return self._decide(operation, resource, name, note=False)
 
+    def may_create(self, topic: str, *, note: bool = True) -> bool:
+        """Whether a topic of the name may be created: on the cluster, or on the topic."""
+        return self.sees(Operation.CREATE, Resource.CLUSTER, CLUSTER_NAME) or self._decide(
+            Operation.CREATE, Resource.TOPIC, topic, note=note
+        )
+
     def may_on_cluster(self, operation: int) -> bool:
         return self.may(operation, Resource.CLUSTER, CLUSTER_NAME)
 
@@ -98,8 +117,7 @@ class Session:
         return known
 
     def _allowed(self, operation: int, resource: int, name: str) -> bool:
-        principal = self.principal or ANONYMOUS
-        return self.is_super or self._rules.index.allows(principal, self.host, operation, resource, name)
+        return self._rules.allows(self.principal or ANONYMOUS, self.host, operation, resource, name)
 
     def _note(self, operation: int, resource: int, name: str) -> None:
         what = f"{Operation(operation).name.lower()} on {Resource(resource).name.lower()} {name!r}"

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace.broker.access.acls import Acl
+from headrace.broker.access.decoys import Decoys
 from headrace.broker.access.scram import Credential, Mechanism
 
 __all__ = ["AccessState", "DamagedError", "decode", "encode"]
@@ -31,6 +32,10 @@ class AccessState:
     users: Credentials = dataclasses.field(default_factory=dict)
     acls: frozenset[Acl] = frozenset()
     decoy_secret: bytes = dataclasses.field(repr=False)
+    decoys: Decoys = dataclasses.field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "decoys", Decoys(self.users, self.decoy_secret))
 
     def with_credential(self, user: str, credential: Credential) -> "AccessState":
         kept = {**self.users.get(user, {}), credential.mechanism: credential}

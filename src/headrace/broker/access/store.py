@@ -7,6 +7,7 @@ from pathlib import Path
 from headrace.broker.access.state import AccessState, DamagedError, decode, encode
 from headrace.errors import CorruptionError, DiskError
 from headrace.storage import Disk
+from headrace.storage.disk import replace_or_put_back
 
 __all__ = ["AccessStore"]
 
@@ -44,6 +45,6 @@ class AccessStore:
     def save(self, state: AccessState) -> None:
         """Returns when the state is on disk; raises DiskError, and the old one stays."""
         try:
-            self._disk.replace_file(self.path, encode(state))
+            replace_or_put_back(self._disk, self.path, encode(state))
         except OSError as error:
             raise DiskError(f"{self.path} could not be written ({error.strerror or error})") from error

@@ -1,21 +1,22 @@
 """Transactional producers: their ids, what their transactions touch, how they end."""
 
+import dataclasses
 from collections.abc import Awaitable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.broker.apis.committed_offsets import commit_problem, committed
-from headrace.broker.topics import INTERNAL_TOPICS
+from headrace.broker.coordinators.pending_offsets import PendingOffsets
+from headrace.broker.coordinators.transactions import TransactionCoordinator
+from headrace.broker.log.threads import WorkerThreads
+from headrace.broker.log.topics import INTERNAL_TOPICS, Topics
+from headrace.clock import Clock
 from headrace.errors import DiskError, RequestError, RetriableError
-from headrace.groups import Code
-from headrace.groups.events import OffsetCommitted, Partitions
-from headrace.groups.offsets import Committer
+from headrace.groups import Code, OffsetCommitted, OffsetCommitter, Partitions
 from headrace.groups.transactions import Claim, InitRequest
-from headrace.wire import Api, ErrorCode, Request, VersionRange
+from headrace.storage import DataDirectory
+from headrace.wire import Api, ErrorCode, Request
 
-if TYPE_CHECKING:
-    from headrace.broker.server import Broker
-
-__all__ = ["HANDLERS", "add_offsets", "add_partitions", "end_txn", "init_producer_id", "txn_offset_commit"]
+__all__ = ["TransactionApis"]
 
 # Since these versions a client knows PRODUCER_FENCED; before, it is told INVALID_PRODUCER_EPOCH.
 FENCED_SINCE = {
@@ -42,30 +43,153 @@ async def _code(request: Request, attempt: Awaitable[Any]) -> tuple[int, Any]:
         return int(code), None
 
 
-# --- who the producer is ------------------------------------------------------------------------
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionApis:
+    """Transactional producers."""
 
+    topics: Topics
+    directory: DataDirectory
+    transactions: TransactionCoordinator
+    pending_offsets: PendingOffsets
+    clock: Clock
+    threads: WorkerThreads
 
-async def init_producer_id(broker: "Broker", request: Request) -> dict[str, Any]:
-    """For an idempotent producer a new id, never given before; for a transactional one, its next epoch."""
-    body = request.body
-    if body.transactional_id is None:
+    # --- who the producer is ----------------------------------------------------------------------
+
+    async def init_producer_id(self, request: Request) -> dict[str, Any]:
+        """A new id for an idempotent producer, never given before; its next epoch for a transactional one."""
+        body = request.body
+        if body.transactional_id is None:
+            try:
+                producer_id = await self.threads.run(self.directory.allocate_producer_ids, 1)
+            except DiskError:
+                return {
+                    "error_code": int(ErrorCode.kafka_storage_error),
+                    "producer_id": -1,
+                    "producer_epoch": -1,
+                }
+            return {"producer_id": producer_id, "producer_epoch": 0}
+        if not body.transactional_id or body.enable2_pc or body.keep_prepared_txn:
+            return {"error_code": int(Code.INVALID_REQUEST), "producer_id": -1, "producer_epoch": -1}
+        known = Claim(body.producer_id, body.producer_epoch)
+        if (known.producer_id < 0) != (known.epoch < 0):  # who one was is both or neither
+            return {"error_code": int(Code.INVALID_REQUEST), "producer_id": -1, "producer_epoch": -1}
+        wanted = InitRequest(
+            transactional_id=body.transactional_id,
+            timeout_ms=body.transaction_timeout,
+            expected=known if known.producer_id >= 0 else None,
+        )
+        error, claim = await _code(request, self.transactions.initialize(wanted))
+        return {"error_code": error, **_producer(claim)}
+
+    # --- what a transaction touches ---------------------------------------------------------------
+
+    async def add_partitions(self, request: Request) -> dict[str, Any]:
+        """All of the partitions or none. Versions from 4 on are for brokers of a cluster, and not served."""
+        body = request.body
+        claim = Claim(body.v3_and_below_producer_id, body.v3_and_below_producer_epoch)
+        topics = body.v3_and_below_topics
+        found, missing = self._partitions(topics)
+        if missing:
+            codes = _results(topics, lambda *each: UNKNOWN if each in missing else NOT_ATTEMPTED)
+        else:
+            added = self.transactions.add(body.v3_and_below_transactional_id, claim, partitions=found)
+            error, _ = await _code(request, added)
+            codes = _results(topics, lambda *_: error)
+        return {"results_by_topic_v3_and_below": codes}
+
+    def _partitions(self, topics: Iterable[Any]) -> tuple[Partitions, set[tuple[str, int]]]:
+        """The ones that a client may write to, and the names of the others."""
+        found, missing = set(), set()
+        for asked in topics:
+            topic = self.topics.named(asked.name)
+            for index in asked.partitions:
+                writable = topic is not None and topic.name not in INTERNAL_TOPICS
+                if topic is not None and writable and 0 <= index < len(topic.partitions):
+                    found.add((topic.id, index))
+                else:
+                    missing.add((asked.name, index))
+        return frozenset(found), missing
+
+    async def add_offsets(self, request: Request) -> dict[str, Any]:
+        """A group whose offsets the transaction will commit."""
+        body = request.body
+        if not body.group_id:
+            return {"error_code": int(Code.INVALID_GROUP_ID)}
+        added = self.transactions.add(body.transactional_id, _claim(body), group=body.group_id)
+        error, _ = await _code(request, added)
+        return {"error_code": error}
+
+    async def txn_offset_commit(self, request: Request) -> dict[str, Any]:
+        """Stores offsets that count once the transaction commits."""
+        body = request.body
+        accepted: list[OffsetCommitted] = []
+        problems: dict[tuple[str, int], Code] = {}
+        now_ms, most_metadata = self.clock.now_ms(), self.transactions.settings.offset_metadata_max_bytes
+        for asked in body.topics:
+            topic = self.topics.named(asked.name)
+            for partition in asked.partitions:
+                problem = Code.UNKNOWN_TOPIC_OR_PARTITION
+                if topic is not None:
+                    problem = commit_problem(topic, partition, most_metadata)
+                problems[asked.name, partition.partition_index] = problem
+                if topic is not None and not problem:
+                    epoch = partition.committed_leader_epoch if request.api_version >= 2 else -1
+                    accepted.append(
+                        committed(body.group_id, topic, partition, now_ms=now_ms, leader_epoch=epoch)
+                    )
+        error = await self._commit_pending(request, accepted)
+        topics = [
+            {
+                "name": asked.name,
+                "partitions": [
+                    {
+                        "partition_index": each.partition_index,
+                        "error_code": int(error or problems[asked.name, each.partition_index]),
+                    }
+                    for each in asked.partitions
+                ],
+            }
+            for asked in body.topics
+        ]
+        return {"topics": topics}
+
+    async def _commit_pending(self, request: Request, offsets: list[OffsetCommitted]) -> int:
+        body = request.body
+        who = OffsetCommitter(
+            member_id=body.member_id,
+            instance_id=body.group_instance_id,
+            generation=body.generation_id,
+            transactional=True,
+        )
+        claim = _claim(body)
         try:
-            producer_id = await broker.in_thread(broker.directory.allocate_producer_ids, 1)
-        except DiskError:
-            return {"error_code": int(ErrorCode.kafka_storage_error), "producer_id": -1, "producer_epoch": -1}
-        return {"producer_id": producer_id, "producer_epoch": 0}
-    if not body.transactional_id or body.enable2_pc or body.keep_prepared_txn:
-        return {"error_code": int(Code.INVALID_REQUEST), "producer_id": -1, "producer_epoch": -1}
-    known = Claim(body.producer_id, body.producer_epoch)
-    if (known.producer_id < 0) != (known.epoch < 0):  # who one was is both or neither
-        return {"error_code": int(Code.INVALID_REQUEST), "producer_id": -1, "producer_epoch": -1}
-    wanted = InitRequest(
-        transactional_id=body.transactional_id,
-        timeout_ms=body.transaction_timeout,
-        expected=known if known.producer_id >= 0 else None,
-    )
-    error, claim = await _code(request, broker.transactions.initialize(wanted))
-    return {"error_code": error, **_producer(claim)}
+            # Between the admission and the append, which begins the commit, nothing else runs.
+            later = self.transactions.admit_group(
+                body.transactional_id, claim, body.group_id, implicit=request.api_version >= IMPLICIT_SINCE
+            )
+            if later is not None:
+                await later
+            error = await self.pending_offsets.commit(body.group_id, who, claim, offsets)
+        except RetriableError:
+            return Code.COORDINATOR_NOT_AVAILABLE
+        except RequestError as refused:
+            return refused.code
+        return Code.ILLEGAL_GENERATION if error is Code.STALE_MEMBER_EPOCH else error
+
+    # --- how it ends ------------------------------------------------------------------------------
+
+    async def end_txn(self, request: Request) -> dict[str, Any]:
+        """Answered when the decision is on disk; version 5 learns its next epoch."""
+        body = request.body
+        ended = self.transactions.end(
+            body.transactional_id,
+            _claim(body),
+            commit=body.committed,
+            bumps=request.api_version >= BUMPS_SINCE,
+        )
+        error, claim = await _code(request, ended)
+        return {"error_code": error, **_producer(claim)}
 
 
 def _producer(claim: Claim | None) -> dict[str, int]:
@@ -75,40 +199,8 @@ def _producer(claim: Claim | None) -> dict[str, int]:
     }
 
 
-# --- what a transaction touches -----------------------------------------------------------------
-
-
-async def add_partitions(broker: "Broker", request: Request) -> dict[str, Any]:
-    """All of the partitions or none. Since version 4 it is for brokers among each other, which we are not."""
-    body = request.body
-    claim = Claim(body.v3_and_below_producer_id, body.v3_and_below_producer_epoch)
-    topics = body.v3_and_below_topics
-    found, missing = _partitions(broker, topics)
-    if missing:
-        codes = _results(topics, lambda *each: UNKNOWN if each in missing else NOT_ATTEMPTED)
-    else:
-        added = broker.transactions.add(body.v3_and_below_transactional_id, claim, partitions=found)
-        error, _ = await _code(request, added)
-        codes = _results(topics, lambda *_: error)
-    return {"results_by_topic_v3_and_below": codes}
-
-
 def _claim(body: Any) -> Claim:
     return Claim(body.producer_id, body.producer_epoch)
-
-
-def _partitions(broker: "Broker", topics: Iterable[Any]) -> tuple[Partitions, set[tuple[str, int]]]:
-    """The ones that a client may write to, and the names of the others."""
-    found, missing = set(), set()
-    for asked in topics:
-        topic = broker.topics.named(asked.name)
-        for index in asked.partitions:
-            writable = topic is not None and topic.name not in INTERNAL_TOPICS
-            if topic is not None and writable and 0 <= index < len(topic.partitions):
-                found.add((topic.id, index))
-            else:
-                missing.add((asked.name, index))
-    return frozenset(found), missing
 
 
 def _results(topics: Iterable[Any], code_of: Any) -> list[dict[str, Any]]:
@@ -122,94 +214,3 @@ def _results(topics: Iterable[Any], code_of: Any) -> list[dict[str, Any]]:
         }
         for topic in topics
     ]
-
-
-async def add_offsets(broker: "Broker", request: Request) -> dict[str, Any]:
-    """A group whose offsets the transaction will commit."""
-    body = request.body
-    if not body.group_id:
-        return {"error_code": int(Code.INVALID_GROUP_ID)}
-    added = broker.transactions.add(body.transactional_id, _claim(body), group=body.group_id)
-    error, _ = await _code(request, added)
-    return {"error_code": error}
-
-
-async def txn_offset_commit(broker: "Broker", request: Request) -> dict[str, Any]:
-    """Stores offsets that count once the transaction commits."""
-    body = request.body
-    accepted: list[OffsetCommitted] = []
-    problems: dict[tuple[str, int], Code] = {}
-    for asked in body.topics:
-        topic = broker.topics.named(asked.name)
-        for partition in asked.partitions:
-            problem = (
-                Code.UNKNOWN_TOPIC_OR_PARTITION if topic is None else commit_problem(broker, topic, partition)
-            )
-            problems[asked.name, partition.partition_index] = problem
-            if topic is not None and not problem:
-                leader_epoch = partition.committed_leader_epoch if request.api_version >= 2 else -1
-                accepted.append(committed(broker, body.group_id, topic, partition, leader_epoch=leader_epoch))
-    error = await _commit_pending(broker, request, accepted)
-    topics = [
-        {
-            "name": asked.name,
-            "partitions": [
-                {
-                    "partition_index": each.partition_index,
-                    "error_code": int(error or problems[asked.name, each.partition_index]),
-                }
-                for each in asked.partitions
-            ],
-        }
-        for asked in body.topics
-    ]
-    return {"topics": topics}
-
-
-async def _commit_pending(broker: "Broker", request: Request, offsets: list[OffsetCommitted]) -> int:
-    body = request.body
-    who = Committer(
-        member_id=body.member_id,
-        instance_id=body.group_instance_id,
-        generation=body.generation_id,
-        transactional=True,
-    )
-    claim = _claim(body)
-    try:
-        # Between the admission and the append, which begins the commit, nothing else runs.
-        later = broker.transactions.admit_group(
-            body.transactional_id, claim, body.group_id, implicit=request.api_version >= IMPLICIT_SINCE
-        )
-        if later is not None:
-            await later
-        error = await broker.coordinator.commit_pending(body.group_id, who, claim, offsets)
-    except RetriableError:
-        return Code.COORDINATOR_NOT_AVAILABLE
-    except RequestError as refused:
-        return refused.code
-    return Code.ILLEGAL_GENERATION if error is Code.STALE_MEMBER_EPOCH else error
-
-
-# --- how it ends --------------------------------------------------------------------------------
-
-
-async def end_txn(broker: "Broker", request: Request) -> dict[str, Any]:
-    """Answered when the decision is on disk; version 5 learns its next epoch."""
-    body = request.body
-    ended = broker.transactions.end(
-        body.transactional_id,
-        _claim(body),
-        commit=body.committed,
-        bumps=request.api_version >= BUMPS_SINCE,
-    )
-    error, claim = await _code(request, ended)
-    return {"error_code": error, **_producer(claim)}
-
-
-HANDLERS: dict[int, tuple[Any, VersionRange]] = {
-    Api.INIT_PRODUCER_ID: (init_producer_id, VersionRange(0, 6)),
-    Api.ADD_PARTITIONS_TO_TXN: (add_partitions, VersionRange(0, 3)),
-    Api.ADD_OFFSETS_TO_TXN: (add_offsets, VersionRange(0, 4)),
-    Api.END_TXN: (end_txn, VersionRange(0, 5)),
-    Api.TXN_OFFSET_COMMIT: (txn_offset_commit, VersionRange(0, 5)),
-}

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from headrace.groups.classic.rebalance import Step, close_join, maybe_close_join, remove
+from headrace.groups.classic.rebalance import RebalanceStep, close_join, maybe_close_join, remove
 from headrace.groups.classic.state import ClassicGroup, ClassicState
 from headrace.groups.decision import Decision
 from headrace.groups.settings import GroupSettings
@@ -37,7 +37,7 @@ def woken(group: ClassicGroup, now_ms: int) -> ClassicGroup:
     return replace(group, members=members, phase_deadline_ms=deadline)
 
 
-def expire(group: ClassicGroup, settings: GroupSettings, now_ms: int) -> Step:
+def expire(group: ClassicGroup, settings: GroupSettings, now_ms: int) -> RebalanceStep:
     """Remove who is overdue, and end the phases that are."""
     pending = {key: deadline for key, deadline in group.pending.items() if deadline > now_ms}
     step = Decision(group=replace(group, pending=pending))
@@ -51,7 +51,7 @@ def expire(group: ClassicGroup, settings: GroupSettings, now_ms: int) -> Step:
     return _end_phase(step, settings, now_ms)
 
 
-def _end_delay(step: Step, settings: GroupSettings, now_ms: int) -> Step:
+def _end_delay(step: RebalanceStep, settings: GroupSettings, now_ms: int) -> RebalanceStep:
     group = step.group
     if group.delay_until_ms is None or group.delay_until_ms > now_ms:
         return step
@@ -62,7 +62,7 @@ def _end_delay(step: Step, settings: GroupSettings, now_ms: int) -> Step:
     return close_join(step, now_ms)
 
 
-def _end_phase(step: Step, settings: GroupSettings, now_ms: int) -> Step:
+def _end_phase(step: RebalanceStep, settings: GroupSettings, now_ms: int) -> RebalanceStep:
     group = step.group
     if group.phase_deadline_ms is None or group.phase_deadline_ms > now_ms:
         return step

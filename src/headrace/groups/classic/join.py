@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from headrace.groups.classic.messages import JoinReply, JoinRequest
-from headrace.groups.classic.rebalance import Step, joined_reply, park_join, prepare, refuse_waiting
+from headrace.groups.classic.rebalance import RebalanceStep, joined_reply, park_join, prepare, refuse_waiting
 from headrace.groups.classic.state import ClassicGroup, ClassicMember, ClassicState, saved, subscribed_topics
 from headrace.groups.codes import Code
 from headrace.groups.decision import Decision
@@ -12,7 +12,7 @@ from headrace.groups.settings import GroupSettings
 __all__ = ["join", "wrong_member"]
 
 
-def join(group: ClassicGroup, request: JoinRequest, settings: GroupSettings, now_ms: int) -> Step:
+def join(group: ClassicGroup, request: JoinRequest, settings: GroupSettings, now_ms: int) -> RebalanceStep:
     """Answer at once, or park the request until the rebalance that it takes part in completes."""
     error = _refusal(group, request, settings)
     if error:
@@ -58,11 +58,13 @@ def wrong_member(group: ClassicGroup, member_id: str, instance_id: str | None) -
     return Code.NONE if bearer.member_id == member_id else Code.FENCED_INSTANCE_ID
 
 
-def _refuse(group: ClassicGroup, error: Code, member_id: str) -> Step:
+def _refuse(group: ClassicGroup, error: Code, member_id: str) -> RebalanceStep:
     return Decision(group=group, reply=JoinReply(error=error, member_id=member_id))
 
 
-def _join_new(group: ClassicGroup, request: JoinRequest, settings: GroupSettings, now_ms: int) -> Step:
+def _join_new(
+    group: ClassicGroup, request: JoinRequest, settings: GroupSettings, now_ms: int
+) -> RebalanceStep:
     if request.instance_id is not None:
         bearer = group.by_instance(request.instance_id)
         if bearer is not None:
@@ -77,7 +79,7 @@ def _join_new(group: ClassicGroup, request: JoinRequest, settings: GroupSettings
 
 def _add(
     group: ClassicGroup, member_id: str, request: JoinRequest, settings: GroupSettings, now_ms: int
-) -> Step:
+) -> RebalanceStep:
     if not group.members:
         group = replace(group, protocol_type=request.protocol_type)
     member = ClassicMember(
@@ -110,7 +112,7 @@ def _updated(member: ClassicMember, request: JoinRequest, now_ms: int) -> Classi
 
 def _rejoin(
     group: ClassicGroup, member: ClassicMember, request: JoinRequest, settings: GroupSettings, now_ms: int
-) -> Step:
+) -> RebalanceStep:
     unchanged = member.protocols == request.protocols
     must_assign = group.state is ClassicState.STABLE and group.leader == member.member_id
     if group.state is ClassicState.PREPARING or not unchanged or must_assign:
@@ -125,7 +127,7 @@ def _rejoin(
 
 def _replace_static(
     group: ClassicGroup, old: ClassicMember, request: JoinRequest, settings: GroupSettings, now_ms: int
-) -> Step:
+) -> RebalanceStep:
     """The next incarnation of a static member takes its place, under a new member id."""
     fenced = refuse_waiting(old, Code.FENCED_INSTANCE_ID)
     new = replace(

@@ -5,16 +5,16 @@ from dataclasses import replace
 
 from headrace.groups.classic.join import wrong_member
 from headrace.groups.classic.messages import LeaveRequest, MemberRequest, SyncReply, SyncRequest
-from headrace.groups.classic.rebalance import Step, maybe_close_join, refuse_waiting, remove
+from headrace.groups.classic.rebalance import RebalanceStep, maybe_close_join, refuse_waiting, remove
 from headrace.groups.classic.state import ClassicGroup, ClassicMember, ClassicState, saved
 from headrace.groups.codes import Code
-from headrace.groups.decision import Answer, Decision
+from headrace.groups.decision import Decision, DelayedReply
 from headrace.groups.settings import GroupSettings
 
 __all__ = ["heartbeat", "leave", "sync", "touch"]
 
 
-def heartbeat(group: ClassicGroup, request: MemberRequest, now_ms: int) -> Step:
+def heartbeat(group: ClassicGroup, request: MemberRequest, now_ms: int) -> RebalanceStep:
     """Keeps the member's session alive and tells it whether to rejoin; the reply is a Code."""
     error = _stale(group, request)
     if error:
@@ -39,7 +39,7 @@ def _stale(group: ClassicGroup, request: MemberRequest) -> Code:
     return Code.NONE if request.generation == group.generation else Code.ILLEGAL_GENERATION
 
 
-def sync(group: ClassicGroup, request: SyncRequest, now_ms: int) -> Step:
+def sync(group: ClassicGroup, request: SyncRequest, now_ms: int) -> RebalanceStep:
     """Gives the member its assignment, once the leader has brought it."""
     error = _sync_refusal(group, request)
     if error:
@@ -72,14 +72,14 @@ def _sync_reply(group: ClassicGroup, member: ClassicMember) -> SyncReply:
     )
 
 
-def _assign(step: Step, request: SyncRequest, now_ms: int) -> Step:
+def _assign(step: RebalanceStep, request: SyncRequest, now_ms: int) -> RebalanceStep:
     """The leader has spoken: the generation is stable, everybody who waits gets its part."""
     before = step.group
     members = {
         key: replace(member, assignment=bytes(request.assignments.get(key, b"")), sync_ticket=None)
         for key, member in before.members.items()
     }
-    # Whoever has not synced yet keeps the time it had: the phase's deadline goes on running.
+    # A member that has not synced yet keeps the time it had: the phase's deadline goes on running.
     late = any(not member.synced for member in members.values())
     group = replace(
         before,
@@ -93,7 +93,7 @@ def _assign(step: Step, request: SyncRequest, now_ms: int) -> Step:
         phase_deadline_ms=before.phase_deadline_ms if late else None,
     )
     answers = tuple(
-        Answer(ticket=member.sync_ticket, reply=_sync_reply(group, group.members[key]))
+        DelayedReply(ticket=member.sync_ticket, reply=_sync_reply(group, group.members[key]))
         for key, member in before.members.items()
         if member.sync_ticket is not None
     )
@@ -102,7 +102,7 @@ def _assign(step: Step, request: SyncRequest, now_ms: int) -> Step:
 
 def leave(
     group: ClassicGroup, requests: Sequence[LeaveRequest], settings: GroupSettings, now_ms: int
-) -> Step:
+) -> RebalanceStep:
     """Members go, on their own or sent by an administrator; the reply is one Code for each."""
     codes: list[Code] = []
     going: dict[str, None] = {}

@@ -15,11 +15,11 @@ from typing import TypeAlias
 from headrace.groups.classic.messages import JoinReply, SyncReply
 from headrace.groups.classic.state import ClassicGroup, ClassicMember, ClassicState, saved
 from headrace.groups.codes import Code
-from headrace.groups.decision import Answer, Decision
+from headrace.groups.decision import Decision, DelayedReply
 from headrace.groups.settings import GroupSettings
 
 __all__ = [
-    "Step",
+    "RebalanceStep",
     "close_join",
     "joined_reply",
     "maybe_close_join",
@@ -29,10 +29,10 @@ __all__ = [
     "remove",
 ]
 
-Step: TypeAlias = Decision[ClassicGroup]
+RebalanceStep: TypeAlias = Decision[ClassicGroup]
 
 
-def prepare(step: Step, settings: GroupSettings, now_ms: int) -> Step:
+def prepare(step: RebalanceStep, settings: GroupSettings, now_ms: int) -> RebalanceStep:
     """Start a rebalance, unless one is already waiting for members."""
     group = step.group
     if group.state is ClassicState.PREPARING:
@@ -53,7 +53,9 @@ def prepare(step: Step, settings: GroupSettings, now_ms: int) -> Step:
     )
 
 
-def park_join(step: Step, member: ClassicMember, ticket: int, settings: GroupSettings, now_ms: int) -> Step:
+def park_join(
+    step: RebalanceStep, member: ClassicMember, ticket: int, settings: GroupSettings, now_ms: int
+) -> RebalanceStep:
     """Keep the member's join until the rebalance completes; complete it if this was the last one."""
     superseded = refuse_waiting(member, Code.REBALANCE_IN_PROGRESS)
     idle = replace(member, join_ticket=None, sync_ticket=None)
@@ -63,7 +65,9 @@ def park_join(step: Step, member: ClassicMember, ticket: int, settings: GroupSet
     return maybe_close_join(replace(step, group=group), now_ms)
 
 
-def remove(step: Step, member_ids: Iterable[str], settings: GroupSettings, now_ms: int) -> Step:
+def remove(
+    step: RebalanceStep, member_ids: Iterable[str], settings: GroupSettings, now_ms: int
+) -> RebalanceStep:
     """Take members out and rebalance what remains; what they had parked is refused."""
     group, answers = step.group, step.answers
     for member_id in member_ids:
@@ -75,7 +79,7 @@ def remove(step: Step, member_ids: Iterable[str], settings: GroupSettings, now_m
     return maybe_close_join(step, now_ms)
 
 
-def maybe_close_join(step: Step, now_ms: int) -> Step:
+def maybe_close_join(step: RebalanceStep, now_ms: int) -> RebalanceStep:
     """Complete the rebalance once everybody expected has rejoined."""
     group = step.group
     if group.state is not ClassicState.PREPARING or group.delay_until_ms is not None or group.pending:
@@ -85,7 +89,7 @@ def maybe_close_join(step: Step, now_ms: int) -> Step:
     return close_join(step, now_ms)
 
 
-def close_join(step: Step, now_ms: int) -> Step:
+def close_join(step: RebalanceStep, now_ms: int) -> RebalanceStep:
     """Start the next generation with those who rejoined, and the static members, who may yet return."""
     group = step.group
     kept = {k: m for k, m in group.members.items() if m.join_ticket is not None or m.instance_id is not None}
@@ -101,7 +105,7 @@ def close_join(step: Step, now_ms: int) -> Step:
     return _start_generation(replace(step, group=replace(group, leader=leader)), now_ms)
 
 
-def _start_empty_generation(step: Step) -> Step:
+def _start_empty_generation(step: RebalanceStep) -> RebalanceStep:
     group = replace(
         step.group,
         state=ClassicState.EMPTY,
@@ -113,7 +117,7 @@ def _start_empty_generation(step: Step) -> Step:
     return replace(step, group=group, events=(*step.events, saved(group)))
 
 
-def _start_generation(step: Step, now_ms: int) -> Step:
+def _start_generation(step: RebalanceStep, now_ms: int) -> RebalanceStep:
     before = step.group
     group = replace(
         before,
@@ -124,7 +128,7 @@ def _start_generation(step: Step, now_ms: int) -> Step:
         members={key: _unassigned(member, now_ms) for key, member in before.members.items()},
     )
     answers = tuple(
-        Answer(ticket=member.join_ticket, reply=joined_reply(group, member.member_id))
+        DelayedReply(ticket=member.join_ticket, reply=joined_reply(group, member.member_id))
         for member in before.members.values()
         if member.join_ticket is not None
     )
@@ -151,19 +155,19 @@ def joined_reply(group: ClassicGroup, member_id: str) -> JoinReply:
     )
 
 
-def refuse_waiting(member: ClassicMember, error: Code) -> tuple[Answer, ...]:
+def refuse_waiting(member: ClassicMember, error: Code) -> tuple[DelayedReply, ...]:
     """Refusals of whatever the member has parked."""
-    answers: list[Answer] = []
+    answers: list[DelayedReply] = []
     if member.join_ticket is not None:
         answers.append(
-            Answer(ticket=member.join_ticket, reply=JoinReply(error=error, member_id=member.member_id))
+            DelayedReply(ticket=member.join_ticket, reply=JoinReply(error=error, member_id=member.member_id))
         )
     if member.sync_ticket is not None:
-        answers.append(Answer(ticket=member.sync_ticket, reply=SyncReply(error=error)))
+        answers.append(DelayedReply(ticket=member.sync_ticket, reply=SyncReply(error=error)))
     return tuple(answers)
 
 
-def _interrupt_sync(step: Step, now_ms: int) -> Step:
+def _interrupt_sync(step: RebalanceStep, now_ms: int) -> RebalanceStep:
     """Send those who wait for an assignment back to join again."""
     members = step.group.members
     answers = tuple(
@@ -174,6 +178,6 @@ def _interrupt_sync(step: Step, now_ms: int) -> Step:
 
 
 def _released(member: ClassicMember, now_ms: int) -> ClassicMember:
-    """The member without what it had parked; its session starts anew, since we kept it waiting."""
+    """The member without what it had parked; its session starts over, since we kept it waiting."""
     deadline = now_ms + member.session_timeout_ms if member.is_waiting else member.session_deadline_ms
     return replace(member, join_ticket=None, sync_ticket=None, synced=False, session_deadline_ms=deadline)

@@ -58,8 +58,8 @@ class ClassicGroup:
     """A group and its current generation.
 
     `pending` maps member ids that were handed out and not used yet to their
-    deadline. `phase_deadline_ms` ends PreparingRebalance (whoever has not
-    rejoined is out) and CompletingRebalance (whoever has not synced is out).
+    deadline. `phase_deadline_ms` ends PreparingRebalance (a member that has not
+    rejoined is out) and CompletingRebalance (a member that has not synced is out).
     While `delay_until_ms` is set the first rebalance of an empty group waits for more
     members, at most until the phase's deadline.
     """

@@ -1,7 +1,7 @@
 """ConsumerGroupHeartbeat: join, stay, reconcile and leave are all the same request."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from uuid import UUID
 
@@ -85,14 +85,14 @@ def _stay(
 ) -> Decision[ConsumerGroup]:
     before = group
     group, member = _admit(group, request, settings)
-    told = member.assigned
+    assigned = member.assigned
     member = replace(
         _updated(member, request), session_deadline_ms=now_ms + settings.group_consumer_session_timeout_ms
     )
     group = _retarget(_resubscribed(group, member, catalog, settings), catalog, settings)
     member = reconcile(group, group.members[member.member_id], request.owned, now_ms)
     group = group.with_member(member)
-    news = request.epoch == JOIN or request.is_full or member.assigned != told
+    news = request.epoch == JOIN or request.is_full or member.assigned != assigned
     reply = ConsumerReply(
         member_id=member.member_id, epoch=member.epoch, assignment=member.assigned if news else None
     )
@@ -182,6 +182,7 @@ def _updated(member: ConsumerMember, request: ConsumerHeartbeat) -> ConsumerMemb
         rack_id=_given(request.rack_id, member.rack_id),
         client_id=request.client_id or member.client_id,
         client_host=request.client_host or member.client_host,
+        user=request.user,
         rebalance_timeout_ms=member.rebalance_timeout_ms if timeout < 0 else timeout,
         topic_names=member.topic_names if request.topic_names is None else request.topic_names,
         topic_regex=_given(request.topic_regex, member.topic_regex) or None,
@@ -198,32 +199,59 @@ def _resubscribed(
     changed = known is None or _subscription(known) != _subscription(member)
     if not changed and catalog.version == group.catalog_version:
         return after
-    topics = _subscribed(after, catalog, settings)
+    wanted = {key: _wanted(each, catalog, settings) for key, each in after.members.items()}
+    topics = _subscribed(wanted.values(), catalog)
+    matched = {key: wanted[key] for key, each in after.members.items() if each.topic_regex is not None}
     # An epoch without a target yet covers this change as well.
-    news = group.epoch == group.target_epoch and (changed or topics != group.topics)
-    epoch = group.epoch + news
-    return replace(after, epoch=epoch, topics=topics, catalog_version=catalog.version)
+    changed = changed or topics != group.topics or _sees_otherwise(after, topics, matched)
+    epoch = group.epoch + (changed and group.epoch == group.target_epoch)
+    return replace(after, epoch=epoch, topics=topics, catalog_version=catalog.version, matched=matched)
 
 
-def _subscription(member: ConsumerMember) -> tuple[frozenset[str], str | None]:
-    return member.topic_names, member.topic_regex
+def _subscription(member: ConsumerMember) -> tuple[object, ...]:
+    """What a member wants; whose a pattern is says what it stands for."""
+    if member.topic_regex is None:
+        return (member.topic_names,)
+    return member.topic_names, member.topic_regex, member.user, member.client_host
 
 
-def _subscribed(group: ConsumerGroup, catalog: Catalog, settings: GroupSettings) -> Mapping[str, TopicInfo]:
+def _sees_otherwise(
+    group: ConsumerGroup, topics: Mapping[str, TopicInfo], matched: Mapping[str, frozenset[str]]
+) -> bool:
+    """Whether a member's pattern stands for other topics than before, though the group's are the same.
+
+    After a restart it is not known what it stood for: then, whether it is to have others than it may.
+    """
+    names = {info.topic_id: name for name, info in topics.items()}
+    for key, wanted in matched.items():
+        if any(names.get(topic_id) not in wanted for topic_id, _ in group.members[key].target):
+            return True
+        if group.catalog_version >= 0 and group.matched.get(key, wanted) != wanted:
+            return True
+    return False
+
+
+def _subscribed(wanted: Iterable[frozenset[str]], catalog: Catalog) -> Mapping[str, TopicInfo]:
     """The topics that any member wants and that exist."""
-    names = frozenset[str]().union(*(_wanted(m, catalog, settings) for m in group.members.values()))
+    names = frozenset[str]().union(*wanted)
     found = {name: catalog.topics[name] for name in sorted(names) if name in catalog.topics}
     # Persisted without the flag, so compared without it.
     return {name: replace(info, internal=False) for name, info in found.items()}
 
 
 def _wanted(member: ConsumerMember, catalog: Catalog, settings: GroupSettings) -> frozenset[str]:
-    """Topics by name, and by pattern where they are not the broker's own."""
+    """Topics by name, and by pattern where they are not the broker's own and its user may know of them.
+
+    A topic that the user may not know of is not even compared with the pattern.
+    """
     if member.topic_regex is None:
         return member.topic_names
     regex = compiled(member.topic_regex, settings.group_consumer_regex_max_length)
+    known: Iterable[str] = catalog.topics
+    if catalog.visible_to is not None:
+        known = catalog.visible_to(member.user, member.client_host)
     return member.topic_names | {
-        name for name, info in catalog.topics.items() if not info.internal and regex.matches(name)
+        name for name in known if not catalog.topics[name].internal and regex.matches(name)
     }
 
 

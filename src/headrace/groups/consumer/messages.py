@@ -22,6 +22,7 @@ class ConsumerHeartbeat:
     rack_id: str | None = None
     client_id: str = ""
     client_host: str = ""
+    user: str | None = None
     rebalance_timeout_ms: int = -1
     topic_names: frozenset[str] | None = None
     topic_regex: str | None = None

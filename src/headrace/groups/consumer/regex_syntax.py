@@ -13,11 +13,11 @@ __all__ = [
     "Alternatives",
     "Characters",
     "End",
-    "Node",
+    "NameStart",
     "PatternError",
+    "RegexNode",
     "Repeat",
     "Sequence",
-    "Start",
     "parse",
 ]
 
@@ -52,27 +52,27 @@ class Characters:
 class Sequence:
     """One part after the other."""
 
-    parts: tuple["Node", ...]
+    parts: tuple["RegexNode", ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Alternatives:
     """Any one of the parts."""
 
-    parts: tuple["Node", ...]
+    parts: tuple["RegexNode", ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
     """The part at least and at most so many times; `most` None: no limit."""
 
-    part: "Node"
+    part: "RegexNode"
     least: int
     most: int | None
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class NameStart:
     """The beginning of the name."""
 
 
@@ -81,10 +81,10 @@ class End:
     """The end of the name."""
 
 
-Node: TypeAlias = Characters | Sequence | Alternatives | Repeat | Start | End
+RegexNode: TypeAlias = Characters | Sequence | Alternatives | Repeat | NameStart | End
 
 
-def parse(pattern: str) -> Node:
+def parse(pattern: str) -> RegexNode:
     """The pattern's tree; raises PatternError."""
     parser = _Parser(pattern)
     node = parser.alternatives(depth=0)
@@ -120,7 +120,7 @@ class _Parser:
             return True
         return False
 
-    def alternatives(self, depth: int) -> Node:
+    def alternatives(self, depth: int) -> RegexNode:
         if depth > _MAX_DEPTH:
             raise PatternError(f"its groups are nested deeper than {_MAX_DEPTH}")
         parts = [self.sequence(depth)]
@@ -128,13 +128,13 @@ class _Parser:
             parts.append(self.sequence(depth))
         return parts[0] if len(parts) == 1 else Alternatives(tuple(parts))
 
-    def sequence(self, depth: int) -> Node:
-        parts: list[Node] = []
+    def sequence(self, depth: int) -> RegexNode:
+        parts: list[RegexNode] = []
         while self.peek() and self.peek() not in "|)":
             parts.append(self.repeated(self.atom(depth)))
         return Sequence(tuple(parts))
 
-    def repeated(self, part: Node) -> Node:
+    def repeated(self, part: RegexNode) -> RegexNode:
         bounds = self.bounds()
         if bounds is None:
             return part
@@ -162,7 +162,7 @@ class _Parser:
             raise PatternError(f"the repetition {{{inside}}} is out of range")
         return low, high
 
-    def atom(self, depth: int) -> Node:
+    def atom(self, depth: int) -> RegexNode:
         character = self.take()
         match character:
             case "(":
@@ -172,7 +172,7 @@ class _Parser:
             case ".":
                 return Characters(_ALL)
             case "^":
-                return Start()
+                return NameStart()
             case "$":
                 return End()
             case "\\":
@@ -181,7 +181,7 @@ class _Parser:
                 raise PatternError(f"{character!r} at position {self.position - 1} has nothing to repeat")
         return Characters(frozenset(character) & _ALL)
 
-    def group(self, depth: int) -> Node:
+    def group(self, depth: int) -> RegexNode:
         if self.peek() == "?" and not self.accept("?:"):
             raise PatternError("of the groups that begin with '(?' only '(?:' is known")
         inner = self.alternatives(depth + 1)

@@ -7,7 +7,8 @@ says that it owns it), and gets a partition only when nobody else has it assigne
 revokes it. So a partition never has two owners, and no member waits for all others.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -37,10 +38,15 @@ NOTHING: Partitions = frozenset()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Catalog:
-    """The topics there are. `version` changes with any of them, so that groups look only then."""
+    """The topics there are. `version` changes with any of them, so that groups look only then.
+
+    `visible_to` says which of them a user at a host may know of, where not everybody may
+    know of all; the version changes with that, too.
+    """
 
     version: int
     topics: Mapping[str, TopicInfo]
+    visible_to: Callable[[str | None, str], AbstractSet[str]] | None = field(default=None, compare=False)
 
 
 class ConsumerState(StrEnum):
@@ -73,6 +79,7 @@ class ConsumerMember:
     rack_id: str | None = None
     client_id: str = ""
     client_host: str = ""
+    user: str | None = None
     rebalance_timeout_ms: int = 0
     topic_names: frozenset[str] = frozenset()
     topic_regex: str | None = None
@@ -94,7 +101,10 @@ class ConsumerMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerGroup:
-    """`topics` are the subscribed ones as of `epoch`; `catalog_version` is the catalog last compared with."""
+    """`topics` are the subscribed ones as of `epoch`; `catalog_version` is the catalog last compared with.
+
+    `matched` are the topics that each member's pattern stood for then, by member.
+    """
 
     group_id: str
     epoch: int = 0
@@ -102,6 +112,7 @@ class ConsumerGroup:
     topics: Mapping[str, TopicInfo] = field(default_factory=dict)
     members: Mapping[str, ConsumerMember] = field(default_factory=dict)
     catalog_version: int = field(default=-1, compare=False)
+    matched: Mapping[str, frozenset[str]] = field(default_factory=dict, compare=False)
 
     @property
     def state(self) -> ConsumerState:

@@ -15,11 +15,11 @@ from headrace.groups.consumer.regex_syntax import (
     Alternatives,
     Characters,
     End,
-    Node,
+    NameStart,
     PatternError,
+    RegexNode,
     Repeat,
     Sequence,
-    Start,
     parse,
 )
 
@@ -72,20 +72,20 @@ class _Compiler:
     def __init__(self) -> None:
         self.characters: list[frozenset[str] | None] = []
         self.targets: list[list[int]] = []
-        self.guards: list[type[Start | End] | None] = []
+        self.guards: list[type[NameStart | End] | None] = []
         self.work = 0
 
-    def compile(self, node: Node) -> tuple[list[dict[str, int]], set[int]]:
+    def compile(self, node: RegexNode) -> tuple[list[dict[str, int]], set[int]]:
         final = self._state()
         entry = self._build(node, final)
-        begin = self._closure({entry}, {Start})
+        begin = self._closure({entry}, {NameStart})
         alphabet = self._classes()
         numbers, table, accepting = {begin: 0}, [dict[str, int]()], set[int]()
         todo = [begin]
         while todo:
             subset = todo.pop()
             number = numbers[subset]
-            if final in self._closure(subset, {End, Start} if subset is begin else {End}):
+            if final in self._closure(subset, {End, NameStart} if subset is begin else {End}):
                 accepting.add(number)
             for members in alphabet:
                 reached = self._step(subset, members[0])
@@ -107,7 +107,7 @@ class _Compiler:
         self,
         *targets: int,
         characters: frozenset[str] | None = None,
-        guard: type[Start | End] | None = None,
+        guard: type[NameStart | End] | None = None,
     ) -> int:
         if len(self.targets) >= _MAX_STATES:
             raise PatternError("it is too large once its repetitions are written out; make it simpler")
@@ -116,7 +116,7 @@ class _Compiler:
         self.guards.append(guard)
         return len(self.targets) - 1
 
-    def _build(self, node: Node, following: int) -> int:
+    def _build(self, node: RegexNode, following: int) -> int:
         """The state at which the node begins, when `following` is where it ends."""
         self._spend(1)
         match node:
@@ -130,7 +130,7 @@ class _Compiler:
                 return self._state(*[self._build(part, following) for part in parts])
             case Repeat():
                 return self._build_repeat(node, following)
-            case Start() | End():
+            case NameStart() | End():
                 return self._state(following, guard=type(node))
 
     def _build_repeat(self, node: Repeat, following: int) -> int:
@@ -146,7 +146,7 @@ class _Compiler:
             entry = self._build(node.part, entry)
         return entry
 
-    def _closure(self, states: Iterable[int], passing: set[type[Start | End]]) -> frozenset[int]:
+    def _closure(self, states: Iterable[int], passing: set[type[NameStart | End]]) -> frozenset[int]:
         """Everything reachable without reading a character."""
         seen, todo = set(states), list(states)
         while todo:

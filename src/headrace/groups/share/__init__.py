@@ -7,20 +7,30 @@ archived only after its dead letter was written; memory follows from the records
 and those are bounded. No I/O.
 """
 
-from headrace.groups.share.acknowledging import (
-    Ack,
-    AckType,
-    acknowledge,
-    expire,
-    release,
-    spelled_out,
-    woken,
-)
+from headrace.groups.share.acknowledging import Ack, AckType, acknowledge, expire, release, spelled_out, woken
 from headrace.groups.share.acquiring import Acquired, Taking, acquire, cut
 from headrace.groups.share.burying import begin_burial, finish_burial, given_up, spans_of
-from headrace.groups.share.config import GROUP_CONFIGS, ShareConfig, check_overrides, dead_letter_topic
+from headrace.groups.share.config import (
+    DEAD_LETTER_PREFIX,
+    DEAD_LETTER_TOPIC,
+    GROUP_CONFIGS,
+    ShareConfig,
+    check_overrides,
+    dead_letter_topic,
+)
 from headrace.groups.share.decision import ShareDecision
-from headrace.groups.share.events import ShareEvent
+from headrace.groups.share.events import (
+    ShareConfigRemoved,
+    ShareConfigSaved,
+    ShareEvent,
+    ShareGroupRemoved,
+    ShareGroupSaved,
+    ShareMemberRemoved,
+    ShareMemberSaved,
+    SharePartitionRemoved,
+    SharePartitionSaved,
+)
+from headrace.groups.share.journal import decode, encode
 from headrace.groups.share.membership import (
     ShareGroup,
     ShareHeartbeat,
@@ -30,12 +40,15 @@ from headrace.groups.share.membership import (
     assignment,
     expire_members,
     heartbeat,
+    replay_member,
     rouse,
 )
-from headrace.groups.share.partition import Burial, Reason, RecordState, Run, SharePartition, Span
-from headrace.groups.share.sessions import FINAL, INITIAL, Session, Sessions
+from headrace.groups.share.partition import Burial, Reason, RecordRun, RecordState, SharePartition, Span
+from headrace.groups.share.sessions import FINAL, INITIAL, Sessions, ShareSession
 
 __all__ = [
+    "DEAD_LETTER_PREFIX",
+    "DEAD_LETTER_TOPIC",
     "FINAL",
     "GROUP_CONFIGS",
     "INITIAL",
@@ -44,18 +57,26 @@ __all__ = [
     "Acquired",
     "Burial",
     "Reason",
+    "RecordRun",
     "RecordState",
-    "Run",
-    "Session",
     "Sessions",
     "ShareConfig",
+    "ShareConfigRemoved",
+    "ShareConfigSaved",
     "ShareDecision",
     "ShareEvent",
     "ShareGroup",
+    "ShareGroupRemoved",
+    "ShareGroupSaved",
     "ShareHeartbeat",
     "ShareMember",
+    "ShareMemberRemoved",
+    "ShareMemberSaved",
     "SharePartition",
+    "SharePartitionRemoved",
+    "SharePartitionSaved",
     "ShareReply",
+    "ShareSession",
     "ShareState",
     "Span",
     "Taking",
@@ -66,12 +87,15 @@ __all__ = [
     "check_overrides",
     "cut",
     "dead_letter_topic",
+    "decode",
+    "encode",
     "expire",
     "expire_members",
     "finish_burial",
     "given_up",
     "heartbeat",
     "release",
+    "replay_member",
     "rouse",
     "spans_of",
     "spelled_out",

@@ -10,7 +10,15 @@ from headrace.groups.codes import Code
 from headrace.groups.share.config import ShareConfig
 from headrace.groups.share.decision import ShareDecision
 from headrace.groups.share.events import SharePartitionSaved
-from headrace.groups.share.partition import Reason, RecordState, Run, SharePartition, Span, advanced, pieces
+from headrace.groups.share.partition import (
+    Reason,
+    RecordRun,
+    RecordState,
+    SharePartition,
+    Span,
+    advanced,
+    pieces,
+)
 
 __all__ = ["Ack", "AckType", "acknowledge", "expire", "release", "spelled_out", "woken"]
 
@@ -75,7 +83,7 @@ def acknowledge(
     return _changed(partition, runs, Code.NONE)
 
 
-def _acknowledged(run: Run, kind: AckType, config: ShareConfig, now_ms: int) -> Run:
+def _acknowledged(run: RecordRun, kind: AckType, config: ShareConfig, now_ms: int) -> RecordRun:
     match kind:
         case AckType.ACCEPT:
             return replace(run, state=RecordState.ACKNOWLEDGED)
@@ -89,19 +97,21 @@ def _acknowledged(run: Run, kind: AckType, config: ShareConfig, now_ms: int) -> 
             return replace(run, deadline_ms=now_ms + config.lock_duration_ms)
 
 
-def _freed(run: Run, config: ShareConfig, reason: Reason) -> Run:
+def _freed(run: RecordRun, config: ShareConfig, reason: Reason) -> RecordRun:
     """Available to the next member, unless it was delivered often enough."""
     if run.deliveries >= config.delivery_count_limit:
         return _given_up(run, config, reason)
     return replace(run, state=RecordState.AVAILABLE, member="", deadline_ms=0)
 
 
-def _given_up(run: Run, config: ShareConfig, reason: Reason) -> Run:
+def _given_up(run: RecordRun, config: ShareConfig, reason: Reason) -> RecordRun:
     state = RecordState.ARCHIVING if config.dead_letters else RecordState.ARCHIVED
     return replace(run, state=state, reason=reason, member="", deadline_ms=0)
 
 
-def _changed(partition: SharePartition, runs: Sequence[Run], reply: object) -> ShareDecision[SharePartition]:
+def _changed(
+    partition: SharePartition, runs: Sequence[RecordRun], reply: object
+) -> ShareDecision[SharePartition]:
     after = advanced(partition, runs)
     events = () if after == partition else (SharePartitionSaved(partition=after),)
     return ShareDecision(state=after, events=events, reply=reply)
@@ -139,7 +149,7 @@ def expire(
 ) -> ShareDecision[SharePartition]:
     """Ends the leases whose time is over; the reply is whether any did.
 
-    Those of members for whom `is_kept` begin anew.
+    Those of members for whom `is_kept` start over.
     """
     runs, ended = [], False
     for run in partition.runs:
@@ -154,7 +164,7 @@ def expire(
 
 
 def woken(partition: SharePartition, config: ShareConfig, now_ms: int) -> SharePartition:
-    """A partition just replayed: every lease begins anew, so that a restart takes no record from anybody."""
+    """A partition just replayed: every lease starts over, so that a restart takes no record from anybody."""
     deadline_ms = now_ms + config.lock_duration_ms
     runs = tuple(
         replace(run, deadline_ms=deadline_ms) if run.state is RecordState.ACQUIRED else run

@@ -5,7 +5,15 @@ from dataclasses import dataclass, replace
 
 from headrace.groups.share.decision import ShareDecision
 from headrace.groups.share.events import SharePartitionSaved
-from headrace.groups.share.partition import FINISHED, RecordState, Run, SharePartition, Span, advanced, pieces
+from headrace.groups.share.partition import (
+    FINISHED,
+    RecordRun,
+    RecordState,
+    SharePartition,
+    Span,
+    advanced,
+    pieces,
+)
 
 __all__ = ["Acquired", "Taking", "acquire", "cut"]
 
@@ -24,7 +32,7 @@ class Taking:
     """Who takes, how many, until when.
 
     `whole_batches` lets the last batch exceed both `max_records` and `max_locks`, the most
-    that may be in flight: whoever reads in batches gets the bytes of a batch once.
+    that may be in flight: a member that reads in batches gets the bytes of a batch once.
     """
 
     member: str
@@ -47,7 +55,7 @@ def acquire(
     taken: list[Acquired] = []
     room = taking.max_locks - partition.in_flight
     left = taking.max_records
-    runs: list[Run] = []
+    runs: list[RecordRun] = []
     window = list(_extended(partition, batches))
     for piece, number in pieces(window, [span for span, _ in batches]):
         is_new = piece.first >= partition.end_offset
@@ -85,27 +93,27 @@ def acquire(
     return ShareDecision(state=after, events=events, reply=tuple(taken))
 
 
-def _extended(partition: SharePartition, batches: Sequence[tuple[Span, bool]]) -> list[Run]:
+def _extended(partition: SharePartition, batches: Sequence[tuple[Span, bool]]) -> list[RecordRun]:
     """The window up to the end of the batches; what was never delivered is available."""
     end = partition.end_offset
     last = max((span.last for span, _ in batches), default=-1)
     if last < end:
         return list(partition.runs)
-    return [*partition.runs, Run(first=end, last=last, state=RecordState.AVAILABLE)]
+    return [*partition.runs, RecordRun(first=end, last=last, state=RecordState.AVAILABLE)]
 
 
 def _begun(taken: list[Acquired], batch: Span) -> bool:
     return bool(taken) and taken[-1].last >= batch.first
 
 
-def _note(taken: list[Acquired], run: Run) -> None:
+def _note(taken: list[Acquired], run: RecordRun) -> None:
     if taken and taken[-1].last + 1 == run.first and taken[-1].deliveries == run.deliveries:
         taken[-1] = replace(taken[-1], last=run.last)
     else:
         taken.append(Acquired(first=run.first, last=run.last, deliveries=run.deliveries))
 
 
-def _trimmed(runs: list[Run], end: int) -> list[Run]:
+def _trimmed(runs: list[RecordRun], end: int) -> list[RecordRun]:
     """Without what at the end was never delivered after all."""
     while runs and runs[-1].first >= end and runs[-1].state is RecordState.AVAILABLE:
         runs.pop()

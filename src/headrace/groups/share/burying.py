@@ -7,8 +7,8 @@ from headrace.groups.share.decision import ShareDecision
 from headrace.groups.share.events import SharePartitionSaved
 from headrace.groups.share.partition import (
     Burial,
+    RecordRun,
     RecordState,
-    Run,
     SharePartition,
     Span,
     advanced,
@@ -20,7 +20,7 @@ __all__ = ["begin_burial", "finish_burial", "given_up", "spans_of"]
 _SEQUENCES = 2**31
 
 
-def given_up(partition: SharePartition) -> list[Run]:
+def given_up(partition: SharePartition) -> list[RecordRun]:
     """What waits for its burial."""
     return [run for run in partition.runs if run.state is RecordState.ARCHIVING]
 

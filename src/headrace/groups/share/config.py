@@ -10,6 +10,7 @@ from headrace.groups.settings import GroupSettings
 
 __all__ = [
     "DEAD_LETTER_PREFIX",
+    "DEAD_LETTER_TOPIC",
     "GROUP_CONFIGS",
     "GroupConfig",
     "ShareConfig",
@@ -18,6 +19,7 @@ __all__ = [
 ]
 
 DEAD_LETTER_PREFIX = "dlq."
+DEAD_LETTER_TOPIC = "errors.deadletterqueue.topic.name"
 INVALID_CONFIG = 40
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _DURATION = re.compile(r"by_duration:P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?")
@@ -112,7 +114,7 @@ GROUP_CONFIGS: dict[str, GroupConfig] = {
         "timed or heartbeat",
         "timed: a lease ends after its duration, as in Kafka; heartbeat: not while its member heartbeats.",
     ),
-    "errors.deadletterqueue.topic.name": GroupConfig(
+    DEAD_LETTER_TOPIC: GroupConfig(
         "string",
         lambda _: "",
         _is_dead_letter_topic,
@@ -170,7 +172,7 @@ class ShareConfig:
             renewals=values["share.renew.acknowledge.enable"] == "true",
             lease_by_heartbeat=values["headrace.share.lease"] == "heartbeat",
             dead_letters=values["headrace.deadletterqueue.enable"] == "true",
-            dead_letter_topic=values["errors.deadletterqueue.topic.name"] or dead_letter_topic(group_id),
+            dead_letter_topic=values[DEAD_LETTER_TOPIC] or dead_letter_topic(group_id),
         )
 
     @property

@@ -47,6 +47,7 @@ class ShareMemberSaved:
     topic_names: frozenset[str]
     epoch: int
     previous_epoch: int
+    user: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +67,7 @@ class SharePartitionSaved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharePartitionRemoved:
-    """The queue begins anew in the partition, or the topic is gone."""
+    """The queue starts over in the partition, or the topic is gone."""
 
     group_id: str
     topic_id: UUID

@@ -28,7 +28,7 @@ from headrace.groups.share.events import (
     SharePartitionRemoved,
     SharePartitionSaved,
 )
-from headrace.groups.share.partition import Burial, Reason, RecordState, Run, SharePartition, Span
+from headrace.groups.share.partition import Burial, Reason, RecordRun, RecordState, SharePartition, Span
 
 __all__ = ["VERSION", "decode", "encode"]
 
@@ -77,6 +77,7 @@ def _member_value(event: ShareMemberSaved) -> bytes:
         rack=event.rack_id,
         client=event.client_id,
         host=event.client_host,
+        user=event.user,
         topics=sorted(event.topic_names),
         epoch=event.epoch,
         previous=event.previous_epoch,
@@ -146,6 +147,7 @@ def _member(what: dict[str, Any], said: dict[str, Any] | None) -> ShareEvent:
         topic_names=frozenset(said["topics"]),
         epoch=said["epoch"],
         previous_epoch=said["previous"],
+        user=said.get("user"),  # which records of earlier versions do not have
     )
 
 
@@ -173,11 +175,11 @@ def _partition(what: dict[str, Any], said: dict[str, Any] | None) -> ShareEvent:
     return SharePartitionSaved(partition=saved)
 
 
-def _runs(start: int, said: list[list[Any]], members: list[str]) -> tuple[Run, ...]:
+def _runs(start: int, said: list[list[Any]], members: list[str]) -> tuple[RecordRun, ...]:
     runs = []
     for count, state, deliveries, member, reason in said:
         runs.append(
-            Run(
+            RecordRun(
                 first=start,
                 last=start + count - 1,
                 state=RecordState(state),

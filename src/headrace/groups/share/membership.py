@@ -57,6 +57,7 @@ class ShareHeartbeat:
     rack_id: str | None = None
     client_id: str = ""
     client_host: str = ""
+    user: str | None = None
     topic_names: frozenset[str] | None = None
 
 
@@ -73,17 +74,18 @@ class ShareReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareMember:
-    """One member. What does not compare is not persisted: its deadline, and what it was last told."""
+    """One member. What does not compare is not persisted: its deadline and the last assignment sent."""
 
     member_id: str
     rack_id: str | None = None
     client_id: str = ""
     client_host: str = ""
+    user: str | None = None
     topic_names: frozenset[str] = frozenset()
     epoch: int = 0
     previous_epoch: int = -1
     session_deadline_ms: int = field(default=0, compare=False)
-    told: Partitions | None = field(default=None, compare=False)
+    reported: Partitions | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,13 +144,13 @@ def heartbeat(
     epoch = group.epoch + is_news
     reads = assignment(member, catalog)
     # An answer that was lost is given again.
-    told = member.told if request.epoch == member.epoch else None
+    reported = member.reported if request.epoch == member.epoch else None
     if member.epoch != epoch:
         member = replace(member, epoch=epoch, previous_epoch=member.epoch)
-    members[member.member_id] = replace(member, told=reads)
+    members[member.member_id] = replace(member, reported=reads)
     after = replace(group, epoch=epoch, members=members, topics=topics)
     reply = ShareReply(
-        member_id=member.member_id, epoch=member.epoch, assignment=None if told == reads else reads
+        member_id=member.member_id, epoch=member.epoch, assignment=None if reported == reads else reads
     )
     return ShareDecision(state=after, events=_changes(group, after), reply=reply)
 
@@ -182,6 +184,7 @@ def _updated(group: ShareGroup, request: ShareHeartbeat, deadline_ms: int) -> Sh
         rack_id=member.rack_id if request.rack_id is None else request.rack_id,
         client_id=request.client_id or member.client_id,
         client_host=request.client_host or member.client_host,
+        user=request.user,
         topic_names=member.topic_names if request.topic_names is None else request.topic_names,
         session_deadline_ms=deadline_ms,
     )
@@ -203,7 +206,7 @@ def expire_members(group: ShareGroup, now_ms: int) -> ShareDecision[ShareGroup]:
 
 
 def rouse(group: ShareGroup, config: ShareConfig, now_ms: int) -> ShareGroup:
-    """A group just replayed: every session begins anew."""
+    """A group just replayed: every session starts over."""
     deadline_ms = now_ms + config.session_timeout_ms
     members = {key: replace(member, session_deadline_ms=deadline_ms) for key, member in group.members.items()}
     epoch = max([group.epoch, *(member.epoch for member in members.values())])
@@ -234,6 +237,7 @@ def _saved(group_id: str, member: ShareMember) -> ShareMemberSaved:
         rack_id=member.rack_id,
         client_id=member.client_id,
         client_host=member.client_host,
+        user=member.user,
         topic_names=member.topic_names,
         epoch=member.epoch,
         previous_epoch=member.previous_epoch,
@@ -249,6 +253,7 @@ def replay_member(group: ShareGroup, event: ShareMemberSaved | ShareMemberRemove
             rack_id=event.rack_id,
             client_id=event.client_id,
             client_host=event.client_host,
+            user=event.user,
             topic_names=event.topic_names,
             epoch=event.epoch,
             previous_epoch=event.previous_epoch,

@@ -27,8 +27,8 @@ __all__ = [
     "FINISHED",
     "Burial",
     "Reason",
+    "RecordRun",
     "RecordState",
-    "Run",
     "SharePartition",
     "Span",
     "advanced",
@@ -68,7 +68,7 @@ class Span(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class RecordRun:
     """Consecutive records in the same state; a deadline is not persisted and does not compare."""
 
     first: int
@@ -83,7 +83,7 @@ class Run:
     def count(self) -> int:
         return self.last - self.first + 1
 
-    def continues(self, before: "Run") -> bool:
+    def continues(self, before: "RecordRun") -> bool:
         """Whether the two are one run; of finished records nothing but that is kept."""
         if before.state != self.state:
             return False
@@ -118,7 +118,7 @@ class SharePartition:
     topic_id: UUID
     partition: int
     start_offset: int
-    runs: tuple[Run, ...] = ()
+    runs: tuple[RecordRun, ...] = ()
     burial: Burial | None = None
     producer_id: int = -1
     """Who writes the dead letters of this partition; -1 until there is one."""
@@ -161,9 +161,9 @@ class SharePartition:
         )
 
 
-def merged(runs: Iterable[Run]) -> tuple[Run, ...]:
+def merged(runs: Iterable[RecordRun]) -> tuple[RecordRun, ...]:
     """The same window in as few runs as possible."""
-    found: list[Run] = []
+    found: list[RecordRun] = []
     for run in runs:
         if found and run.continues(found[-1]):
             found[-1] = replace(found[-1], last=run.last)
@@ -172,11 +172,11 @@ def merged(runs: Iterable[Run]) -> tuple[Run, ...]:
     return tuple(found)
 
 
-def _bare(run: Run) -> Run:
-    return Run(first=run.first, last=run.last, state=run.state)
+def _bare(run: RecordRun) -> RecordRun:
+    return RecordRun(first=run.first, last=run.last, state=run.state)
 
 
-def advanced(partition: SharePartition, runs: Iterable[Run]) -> SharePartition:
+def advanced(partition: SharePartition, runs: Iterable[RecordRun]) -> SharePartition:
     """The partition with another window; what is finished at its beginning is forgotten."""
     window = merged(runs)
     end = window[-1].last + 1 if window else partition.start_offset
@@ -188,7 +188,7 @@ def advanced(partition: SharePartition, runs: Iterable[Run]) -> SharePartition:
     return replace(partition, start_offset=start, runs=window)
 
 
-def pieces(runs: Iterable[Run], spans: Iterable[Span]) -> Iterator[tuple[Run, int | None]]:
+def pieces(runs: Iterable[RecordRun], spans: Iterable[Span]) -> Iterator[tuple[RecordRun, int | None]]:
     """The window cut at the borders of the spans: each piece with the number of the span that it lies in.
 
     The spans come in order and do not overlap.
@@ -196,7 +196,7 @@ def pieces(runs: Iterable[Run], spans: Iterable[Span]) -> Iterator[tuple[Run, in
     numbered = iter(enumerate(spans))
     number, span = next(numbered, (None, None))
     for run in runs:
-        rest: Run | None = run
+        rest: RecordRun | None = run
         while rest is not None:
             while span is not None and span.last < rest.first:
                 number, span = next(numbered, (None, None))

@@ -1,7 +1,7 @@
 """Transactions as a pure state machine: who a producer is, what it touched, how it ended.
 
 A decision takes what is known of a transactional id, a request and the time, and returns
-a `Verdict`: what is known from then on, whether to persist it, and the answer. Promises: a
+a `EndVerdict`: what is known from then on, whether to persist it, and the answer. Promises: a
 transaction is decided once; epochs only grow; a decision names everything that the
 transaction touched. `recover` finds after a restart what was ongoing. No I/O.
 """
@@ -10,19 +10,21 @@ from headrace.groups.transactions.add import add, missing
 from headrace.groups.transactions.end import complete, end, expire, fence, is_forgettable, next_deadline_ms
 from headrace.groups.transactions.events import TransactionalRemoved, TransactionalSaved, TransactionEvent
 from headrace.groups.transactions.initialize import InitRequest, initialize, needs_new_id
+from headrace.groups.transactions.journal import decode, encode
 from headrace.groups.transactions.recovery import Open, Recovered, Stray, recover
 from headrace.groups.transactions.state import (
     Claim,
     Decided,
+    EndVerdict,
     Ongoing,
     Transactional,
     TransactionState,
-    Verdict,
 )
 
 __all__ = [
     "Claim",
     "Decided",
+    "EndVerdict",
     "InitRequest",
     "Ongoing",
     "Open",
@@ -33,9 +35,10 @@ __all__ = [
     "Transactional",
     "TransactionalRemoved",
     "TransactionalSaved",
-    "Verdict",
     "add",
     "complete",
+    "decode",
+    "encode",
     "end",
     "expire",
     "fence",

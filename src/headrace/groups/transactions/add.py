@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from headrace.groups.codes import Code
 from headrace.groups.events import Partitions, TopicPartition
-from headrace.groups.transactions.state import Claim, Ongoing, Transactional, Verdict, refusal
+from headrace.groups.transactions.state import Claim, EndVerdict, Ongoing, Transactional, refusal
 
 __all__ = ["add", "missing"]
 
@@ -17,7 +17,7 @@ def add(
     partitions: Iterable[TopicPartition] = (),
     groups: Iterable[str] = (),
     now_ms: int,
-) -> Verdict:
+) -> EndVerdict:
     """Puts them into the transaction, which begins with the first; nothing of it is persisted.
 
     Waits while the last transaction is being carried out if after a crash its
@@ -25,15 +25,15 @@ def add(
     """
     error = refusal(producer, claim)
     if error:
-        return Verdict(producer=producer, error=error)
+        return EndVerdict(producer=producer, error=error)
     unfinished = producer.unfinished
     if unfinished is not None and unfinished.claim == claim and not unfinished.separable:
-        return Verdict(producer=producer, error=None)
+        return EndVerdict(producer=producer, error=None)
     ongoing = producer.ongoing or Ongoing(started_ms=now_ms)
     ongoing = replace(
         ongoing, partitions=ongoing.partitions.union(partitions), groups=ongoing.groups.union(groups)
     )
-    return Verdict(producer=replace(producer, ongoing=ongoing))
+    return EndVerdict(producer=replace(producer, ongoing=ongoing))
 
 
 def missing(

@@ -18,9 +18,9 @@ from headrace.groups.transactions.state import (
     MAX_EPOCH,
     Claim,
     Decided,
+    EndVerdict,
     Ongoing,
     Transactional,
-    Verdict,
     refusal,
 )
 
@@ -36,7 +36,7 @@ def end(
     ends: Mapping[TopicPartition, int] | None = None,
     new_id: int,
     now_ms: int,
-) -> Verdict:
+) -> EndVerdict:
     """EndTxn. `bumps`: the client learns its next epoch from the answer (version 5).
 
     `ends`: where the logs of the partitions it touched end now, unless the epoch tells.
@@ -46,19 +46,19 @@ def end(
     """
     decided = producer.decided
     if decided is not None and claim == decided.claim and claim != producer.claim:
-        return Verdict(producer=producer, error=_repeated(producer, decided, commit=commit, bumps=bumps))
+        return EndVerdict(producer=producer, error=_repeated(producer, decided, commit=commit, bumps=bumps))
     error = refusal(producer, claim)
     if error:
-        return Verdict(producer=producer, error=error)
+        return EndVerdict(producer=producer, error=error)
     if producer.ongoing is None:
         if not bumps and decided is not None and claim == decided.claim and commit == decided.commit:
-            return Verdict(producer=producer)
+            return EndVerdict(producer=producer)
         if bumps and commit and not producer.early:
-            return Verdict(producer=replace(producer, early=True), error=Code.CONCURRENT_TRANSACTIONS)
+            return EndVerdict(producer=replace(producer, early=True), error=Code.CONCURRENT_TRANSACTIONS)
         if not producer.recovered and (commit or not bumps):
-            return Verdict(producer=producer, error=Code.INVALID_TXN_STATE)
+            return EndVerdict(producer=producer, error=Code.INVALID_TXN_STATE)
     if producer.unfinished is not None:
-        return Verdict(producer=producer, error=None)
+        return EndVerdict(producer=producer, error=None)
     return _decide(producer, commit=commit, bumps=bumps, ends=ends, new_id=new_id, now_ms=now_ms)
 
 
@@ -66,12 +66,12 @@ def _repeated(producer: Transactional, decided: Decided, *, commit: bool, bumps:
     """The answer to the end of a transaction after which the epoch went on."""
     if not bumps or producer.ongoing is not None or (commit and not decided.commit):
         return Code.PRODUCER_FENCED
-    if producer.claim.epoch > MAX_EPOCH:  # nobody works under it: the producer begins anew with a new id
+    if producer.claim.epoch > MAX_EPOCH:  # nobody works under it: the producer starts over with a new id
         return Code.PRODUCER_FENCED
     return Code.NONE if commit == decided.commit else Code.INVALID_TXN_STATE
 
 
-def fence(producer: Transactional, *, now_ms: int) -> Verdict:
+def fence(producer: Transactional, *, now_ms: int) -> EndVerdict:
     """Aborts what is ongoing and shuts its producer out by the next epoch."""
     return _decide(producer, commit=False, bumps=True, new_id=None, now_ms=now_ms)
 
@@ -84,7 +84,7 @@ def _decide(
     ends: Mapping[TopicPartition, int] | None = None,
     new_id: int | None,
     now_ms: int,
-) -> Verdict:
+) -> EndVerdict:
     assert producer.unfinished is None, "a decision is carried out before the next is made"
     ongoing = producer.ongoing or Ongoing(started_ms=now_ms)
     claim = producer.claim
@@ -110,17 +110,17 @@ def _decide(
         early=False,
         changed_ms=now_ms,
     )
-    return Verdict(producer=ended, save=True)
+    return EndVerdict(producer=ended, save=True)
 
 
-def complete(producer: Transactional) -> Verdict:
+def complete(producer: Transactional) -> EndVerdict:
     """Everybody concerned has been told, durably; written down only if a restart could not tell."""
     decided = producer.unfinished
     if decided is None:
-        return Verdict(producer=producer)
+        return EndVerdict(producer=producer)
     ends = decided.ends if decided.separable else None  # it stays what it was, without its groups too
     done = replace(decided, partitions=frozenset(), groups=frozenset(), complete=True, ends=ends)
-    return Verdict(producer=replace(producer, decided=done), save=not decided.separable)
+    return EndVerdict(producer=replace(producer, decided=done), save=not decided.separable)
 
 
 def next_deadline_ms(producer: Transactional) -> int | None:
@@ -128,13 +128,13 @@ def next_deadline_ms(producer: Transactional) -> int | None:
     return producer.ongoing.started_ms + producer.timeout_ms if producer.ongoing is not None else None
 
 
-def expire(producer: Transactional, now_ms: int) -> Verdict:
+def expire(producer: Transactional, now_ms: int) -> EndVerdict:
     """Aborts a transaction whose time is over; after the one before has been carried out."""
     due_ms = next_deadline_ms(producer)
     if due_ms is None or now_ms < due_ms:
-        return Verdict(producer=producer)
+        return EndVerdict(producer=producer)
     if producer.unfinished is not None:
-        return Verdict(producer=producer, error=None)
+        return EndVerdict(producer=producer, error=None)
     return fence(producer, now_ms=now_ms)
 
 

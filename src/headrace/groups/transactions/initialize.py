@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from headrace.groups.codes import Code
 from headrace.groups.settings import GroupSettings
 from headrace.groups.transactions.end import fence
-from headrace.groups.transactions.state import Claim, Transactional, Verdict
+from headrace.groups.transactions.state import Claim, EndVerdict, Transactional
 
 __all__ = ["InitRequest", "initialize", "needs_new_id"]
 
@@ -31,7 +31,7 @@ def initialize(
     *,
     new_id: int,
     now_ms: int,
-) -> Verdict:
+) -> EndVerdict:
     """The next epoch, or epoch 0 of `new_id`; aborts what the former instance left open.
 
     A repeated request of the same instance gets what the first one got.
@@ -40,25 +40,25 @@ def initialize(
         transactional_id=request.transactional_id, claim=Claim(new_id, -1), changed_ms=now_ms
     )
     if not 0 < request.timeout_ms <= settings.transaction_max_timeout_ms:
-        return Verdict(producer=known, error=Code.INVALID_TRANSACTION_TIMEOUT)
+        return EndVerdict(producer=known, error=Code.INVALID_TRANSACTION_TIMEOUT)
     if producer is None:
         return _started(known, request, Claim(new_id, 0), now_ms)
     if request.expected is not None and request.expected not in (known.claim, known.last):
-        return Verdict(producer=known, error=Code.PRODUCER_FENCED)
+        return EndVerdict(producer=known, error=Code.PRODUCER_FENCED)
     if known.unfinished is not None:
-        return Verdict(producer=known, error=None)
+        return EndVerdict(producer=known, error=None)
     if known.ongoing is not None:
         if request.expected not in (None, known.claim):
-            return Verdict(producer=known, error=Code.PRODUCER_FENCED)
+            return EndVerdict(producer=known, error=Code.PRODUCER_FENCED)
         return replace(fence(known, now_ms=now_ms), error=None)
     if known.is_exhausted:
         return _started(known, request, Claim(new_id, 0), now_ms)
     if request.expected is not None and request.expected == known.last:
-        return Verdict(producer=known)
+        return EndVerdict(producer=known)
     return _started(known, request, Claim(known.claim.producer_id, known.claim.epoch + 1), now_ms)
 
 
-def _started(known: Transactional, request: InitRequest, claim: Claim, now_ms: int) -> Verdict:
+def _started(known: Transactional, request: InitRequest, claim: Claim, now_ms: int) -> EndVerdict:
     producer = replace(
         known,
         claim=claim,
@@ -69,4 +69,4 @@ def _started(known: Transactional, request: InitRequest, claim: Claim, now_ms: i
         early=False,
         changed_ms=now_ms,
     )
-    return Verdict(producer=producer, save=True)
+    return EndVerdict(producer=producer, save=True)

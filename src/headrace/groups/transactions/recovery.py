@@ -79,8 +79,8 @@ def _assign(found: Recovered, owner: str, each: Open, now_ms: int) -> None:
     partitions = frozenset([each.partition] if each.partition is not None else [])
     groups = frozenset([each.group] if each.group is not None else [])
     if decided is not None and decided.includes(each.claim, each.partition, each.first_offset):
-        told = replace(decided, partitions=decided.partitions | partitions, groups=decided.groups | groups)
-        found.producers[owner] = replace(producer, decided=told)
+        open_ = replace(decided, partitions=decided.partitions | partitions, groups=decided.groups | groups)
+        found.producers[owner] = replace(producer, decided=open_)
     elif each.claim == producer.claim:
         ongoing = producer.ongoing or Ongoing(started_ms=now_ms)
         more = replace(ongoing, partitions=ongoing.partitions | partitions, groups=ongoing.groups | groups)

@@ -1,7 +1,7 @@
 """What the coordinator knows of one transactional id.
 
 Theory of operation. A producer is known by its id and epoch (its `Claim`); epochs
-only grow, and whoever comes with an old one is fenced. A transaction is *ongoing*
+only grow, and a producer with an old one is fenced. A transaction is *ongoing*
 from the first partition or group that is added to it. It is *decided* once, to
 commit or to abort; the decision names everything the transaction touched, is made
 durable, then carried out (a marker in each partition, the group's offsets taken over
@@ -18,7 +18,7 @@ being carried out. Older clients keep their epoch over transactions; their decis
 where each partition ended, and what begins behind that is of the next. Such a decision
 is *separable*, and that it is complete need not be written down: a restart finds
 nothing of it open. Pending offsets have no such place, so an older client that also
-commits offsets begins anew only after the last is complete, on disk.
+commits offsets begins the next only after the last is complete, on disk.
 """
 
 from collections.abc import Mapping
@@ -33,10 +33,10 @@ __all__ = [
     "MAX_EPOCH",
     "Claim",
     "Decided",
+    "EndVerdict",
     "Ongoing",
     "TransactionState",
     "Transactional",
-    "Verdict",
     "refusal",
 ]
 
@@ -148,7 +148,7 @@ class Transactional:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class EndVerdict:
     """Persist `producer` first if `save`, then answer.
 
     `error` None: the answer depends on a decision that is being carried out; ask

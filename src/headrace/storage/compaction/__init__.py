@@ -20,7 +20,6 @@ without records.
 numpy is imported by the first run, not before.
 """
 
-from headrace.storage.compaction.limits import CompactionLimits
-from headrace.storage.compaction.run import Compaction, Stopped
+from headrace.storage.compaction.run import Compaction, CompactionLimits, Stopped
 
 __all__ = ["Compaction", "CompactionLimits", "Stopped"]

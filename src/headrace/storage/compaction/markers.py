@@ -4,7 +4,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 
 from headrace.records import BatchHeader
-from headrace.storage.aborted import AbortedTransaction
+from headrace.storage.producers.aborted_transactions import AbortedTransaction
 
 __all__ = ["AbortedRanges", "Markers"]
 
@@ -30,7 +30,7 @@ class Markers:
     """Tells of each marker whether batches of its transaction are left before it.
 
     Fed with every header from the log start on. A marker is needed as long as there
-    is such a batch, even an empty one: whoever replays the log must find its end.
+    is such a batch, even an empty one: a reader that replays the log must find its end.
     """
 
     def __init__(self) -> None:

@@ -8,13 +8,17 @@ two of a billion keys are taken for one has a chance of 10^-20.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["SLOT_BYTES", "OffsetMap"]
+from headrace.storage.compaction.batch_reader import WINDOW_BYTES, WINDOW_RECORDS, RawBatch, rows_of
+from headrace.storage.compaction.markers import AbortedRanges
+
+__all__ = ["SLOT_BYTES", "OffsetMap", "newest_offsets"]
 
 SLOT_BYTES = 24
 _LOAD = 0.75  # beyond, looking up takes many steps
@@ -58,7 +62,7 @@ class OffsetMap:
             same = known & (self._high[slot] == high) & (self._low[slot] == low)
             np.maximum.at(self._offsets, slot[same], offsets[same])
             self._claim(slot[~known], high[~known], low[~known], offsets[~known])
-            # Whoever found a free slot looks again: it is its own now, or another's.
+            # Who found a free slot looks again: it is its own now, or another's.
             slot = np.where(known, (slot + np.uint64(1)) % self._slots, slot)
             slot, high, low, offsets = _without(same, slot, high, low, offsets)
 
@@ -96,3 +100,38 @@ def _without(
 ) -> tuple[Hashes, Hashes, Hashes, Ints]:
     left = ~gone
     return slot[left], high[left], low[left], offsets[left]
+
+
+def newest_offsets(
+    batches: Iterable[RawBatch], aborted: AbortedRanges, *, max_bytes: int, expected: int, from_offset: int
+) -> tuple[OffsetMap, int | None]:
+    """The first pass: the newest offset of each key in the dirty part of a log, as far as memory reaches.
+
+    The first offset that found no room in the map comes with it; None if all did.
+
+    Records below `from_offset` and those of aborted transactions replace nothing.
+    """
+    newest = OffsetMap(max_bytes, expected)
+    keys: list[bytes] = []
+    offsets: list[int] = []
+    held_bytes = 0
+    for header, batch in batches:
+        if header.is_control or not header.record_count or aborted.covers(header):
+            continue
+        found = rows_of(header, batch)
+        if found is None:
+            continue
+        source, plain_bytes = found
+        held_bytes += plain_bytes
+        while window := list(islice(source, WINDOW_RECORDS)):
+            for offset, key, _ in window:
+                if key is not None and offset >= from_offset:
+                    keys.append(key)
+                    offsets.append(offset)
+            if len(keys) >= WINDOW_RECORDS or held_bytes >= WINDOW_BYTES:
+                taken = newest.add(keys, np.array(offsets, np.int64))
+                if taken < len(keys):
+                    return newest, offsets[taken]
+                keys, offsets, held_bytes = [], [], 0
+    taken = newest.add(keys, np.array(offsets, np.int64))
+    return newest, offsets[taken] if taken < len(keys) else None

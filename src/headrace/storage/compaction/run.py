@@ -1,6 +1,7 @@
 """One run of compaction over a partition: whether it is due, the two passes, putting files in force."""
 
 import contextlib
+import logging
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,23 +9,25 @@ from itertools import chain, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from headrace.errors import CorruptionError, DiskError
 from headrace.records import read_header
-from headrace.storage.aborted import AbortedTransaction
-from headrace.storage.compaction.clean_end import read_clean_end, write_clean_end
-from headrace.storage.compaction.limits import CompactionLimits
+from headrace.storage.compaction.batch_reader import RawBatch, last_offset_in, read_batches
 from headrace.storage.compaction.markers import AbortedRanges
-from headrace.storage.compaction.reading import Batch, last_offset_in, read_batches
-from headrace.storage.disk import write_all
-from headrace.storage.index import SparseIndex
-from headrace.storage.reader import LogReader
-from headrace.storage.segment import Segment, compacted_name
+from headrace.storage.disk.disk import Disk, write_all
+from headrace.storage.disk.offset_file import read_offset, write_offset
+from headrace.storage.producers.aborted_transactions import AbortedTransaction
+from headrace.storage.reading.reader import PartitionReader
+from headrace.storage.segments.index import CheckedIndex
+from headrace.storage.segments.segment import Segment, compacted_name
 from headrace.storage.topic_config import TopicConfig
 
 if TYPE_CHECKING:
-    from headrace.storage.compaction.keeping import Keeper
     from headrace.storage.compaction.offset_map import OffsetMap
+    from headrace.storage.compaction.record_filter import RecordFilter
 
-__all__ = ["Compaction", "Stopped"]
+__all__ = ["Compaction", "CompactionLimits", "Stopped", "read_clean_end", "write_clean_end"]
+
+logger = logging.getLogger("headrace.storage")
 
 _WRITE_BYTES = 1024 * 1024
 _OFFSET_SPAN = 2**31 - 1
@@ -33,7 +36,19 @@ _NEVER_MS = 2**63 - 1
 Swap = Callable[[list[Segment], Segment], None]
 
 
-class Outcome(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionLimits:
+    """`map_bytes` for the newest offsets of keys, 24 bytes each and a third more; `read_bytes` read ahead.
+
+    Besides these a run holds a few megabytes, or a few times the largest batch
+    uncompressed if that is more.
+    """
+
+    map_bytes: int = 32 * 1024 * 1024
+    read_bytes: int = 1024 * 1024
+
+
+class CompactionResult(NamedTuple):
     """What a run did: whether it reached the end, or only as far as its memory."""
 
     saved_bytes: int
@@ -44,11 +59,15 @@ class Stopped(Exception):  # noqa: N818 - not a fault: the log is closed or dele
     """A run that was told to stop; what it had put in force stays."""
 
 
+class _NewDamage(Exception):  # noqa: N818 - never leaves this module
+    """A segment that was thought to be intact is not, as was found while it was copied."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compaction:
     """One run over a partition. The caller keeps retention and other runs away meanwhile."""
 
-    reader: LogReader
+    reader: PartitionReader
     segments: tuple[Segment, ...]  # at the beginning of the run: what is sealed meanwhile is left alone
     config: TopicConfig
     limits: CompactionLimits
@@ -110,15 +129,12 @@ class Compaction:
     def _position_of(self, segment: Segment, offset: int) -> int:
         if offset <= segment.base_offset or not segment.size_bytes:
             return 0
-        fd = self.reader.files.pin(segment.file)
-        try:
-            return self.reader.index(segment, fd).floor(offset)[1]
-        finally:
-            self.reader.files.unpin(segment.file)
+        with self.reader.indexed(segment) as (_, index):
+            return index.floor(offset)[1]
 
     # -- the run
 
-    def run(self, swap: Swap) -> Outcome:
+    def run(self, swap: Swap) -> CompactionResult:
         """Rewrites every group of sealed segments, oldest first.
 
         `swap` puts a new segment in the place of old ones and removes their files.
@@ -128,27 +144,30 @@ class Compaction:
         aborted = AbortedRanges(self.aborted)
         newest, reached, complete = self._newest_offsets(sealed, aborted)
         damaged = {damage.path for damage in self.reader.damage}
-        keeper = self._keeper(sealed, newest, reached, aborted, damaged)
+        record_filter = self._record_filter(sealed, newest, reached, aborted, damaged)
         run = 1 + max((segment.run for segment in self.segments), default=0)
         saved = 0
-        for group, next_offset in self._groups(sealed, reached, damaged):
-            saved += self._rewrite(group, next_offset, run, keeper, swap)
+        try:
+            for group, next_offset in self._groups(sealed, reached, damaged):
+                saved += self._rewrite(group, next_offset, run, record_filter, swap)
+        except _NewDamage:  # the next run leaves that segment as it is, and tombstones with it
+            return CompactionResult(saved, complete=False)
         if reached != self._clean_end():
             write_clean_end(self.reader.files.disk, self._clean_end_path, reached)
-        return Outcome(saved, complete)
+        return CompactionResult(saved, complete)
 
-    def _keeper(
+    def _record_filter(
         self,
         sealed: Sequence[Segment],
         newest: "OffsetMap",
         reached: int,
         aborted: AbortedRanges,
         damaged: set[Path],
-    ) -> "Keeper":
-        from headrace.storage.compaction.keeping import Keeper
+    ) -> "RecordFilter":
+        from headrace.storage.compaction.record_filter import RecordFilter
 
         ends = (last_offset_in(self.reader, s) for s in reversed(sealed) if s.path not in damaged)
-        return Keeper(
+        return RecordFilter(
             newest=newest,
             reached=reached,
             aborted=aborted,
@@ -165,7 +184,7 @@ class Compaction:
         self, sealed: Sequence[Segment], aborted: AbortedRanges
     ) -> tuple["OffsetMap", int, bool]:
         """The newest offset of each dirty key, as many as fit; how far that reaches, and if to the end."""
-        from headrace.storage.compaction.newest import newest_offsets
+        from headrace.storage.compaction.offset_map import newest_offsets
 
         clean_end = max(self._clean_end(), self.start_offset)
         dirty = [segment for segment in sealed if self._end_of(segment) > clean_end]
@@ -183,7 +202,7 @@ class Compaction:
         )
         return (newest, end, True) if reached is None else (newest, reached, False)
 
-    def _until_stopped(self, batches: Iterable[Batch]) -> Iterator[Batch]:
+    def _until_stopped(self, batches: Iterable[RawBatch]) -> Iterator[RawBatch]:
         for batch in batches:
             if self.is_stopped():
                 raise Stopped
@@ -212,36 +231,47 @@ class Compaction:
 
     # -- one new file
 
-    def _rewrite(self, group: list[Segment], next_offset: int, run: int, keeper: "Keeper", swap: Swap) -> int:
+    def _rewrite(
+        self, group: list[Segment], next_offset: int, run: int, record_filter: "RecordFilter", swap: Swap
+    ) -> int:
         name = compacted_name(group[0].base_offset, next_offset, run)
         path, draft = self.reader.directory / name, self.reader.directory / f"{name}.tmp"
         segment = Segment(path, group[0].base_offset, next_offset=next_offset, run=run)
         segment.horizon_ms = 0
         try:
-            changed = self._write(draft, group, segment, keeper)
+            changed = self._write(draft, group, segment, record_filter)
+            self._check_undamaged(group)
             if not changed and len(group) == 1 and group[0].compacted:
                 group[0].horizon_ms = segment.horizon_ms
                 self.reader.files.disk.unlink(draft)
                 return 0
             self.reader.files.disk.rename(draft, path)
             self.reader.files.disk.sync_directory(path.parent)
-        except (OSError, Stopped):
+        except (OSError, DiskError, Stopped, _NewDamage):
             with contextlib.suppress(OSError):
                 self.reader.files.disk.unlink(draft)
             raise
         swap(group, segment)
         return sum(old.size_bytes for old in group) - segment.size_bytes
 
-    def _write(self, path: Path, group: list[Segment], segment: Segment, keeper: "Keeper") -> bool:
+    def _check_undamaged(self, group: list[Segment]) -> None:
+        """What was damaged is not in the new file, and must not go with the old one."""
+        damaged = {damage.path for damage in self.reader.damage}
+        if any(segment.path in damaged for segment in group):
+            raise _NewDamage
+
+    def _write(
+        self, path: Path, group: list[Segment], segment: Segment, record_filter: "RecordFilter"
+    ) -> bool:
         """Copies what stays of the group to `path`, filling in the segment; whether anything was left out."""
         disk = self.reader.files.disk
-        index = SparseIndex(segment.base_offset, self.config.index_interval_bytes)
+        index = CheckedIndex(segment.base_offset, self.config.index_interval_bytes)
         out: list[bytes | bytearray | memoryview] = []
         changed, waiting, written = False, 0, 0
         batches = chain.from_iterable(read_batches(self.reader, s, self.limits.read_bytes) for s in group)
         fd = disk.open(path, write=True, create=True)
         try:
-            for batch, kept in keeper.what_stays(self._until_stopped(batches)):
+            for batch, kept in record_filter.filter_batches(self._until_stopped(batches)):
                 changed = changed or kept is not batch
                 if kept is None:
                     continue
@@ -260,3 +290,20 @@ class Compaction:
             disk.close(fd)
         segment.index, segment.largest_timestamp = index, index.largest_timestamp
         return changed
+
+
+# -- how far a log is compacted, kept in a small file: losing it costs one more run, nothing else
+
+
+def write_clean_end(disk: Disk, path: Path, offset: int) -> None:
+    """Notes that below `offset` every key has one record, once the files that make it so are in force."""
+    write_offset(disk, path, offset)
+
+
+def read_clean_end(disk: Disk, path: Path) -> int:
+    """The offset, 0 if it is not known."""
+    try:
+        return read_offset(disk, path)
+    except CorruptionError:
+        logger.warning("%s is damaged; the partition is compacted from its start again", path)
+        return 0

@@ -6,6 +6,83 @@ The feed packs rows into a few fat messages, in the source itself where nothing
 stands between; with user columns in between, Spark's own projection computes them
 and the packing happens behind it. Keys are spread over a fixed number of buckets.
 The stage keeps one operator state per bucket and view, in files beside Spark's
-checkpoint, and turns partial results into changes. Everything that crosses a process border is an
-Arrow stream or JSON.
+checkpoint or in an object store, and turns partial results into changes. Everything that
+crosses a process border is an Arrow stream or JSON.
 """
+
+from typing import TYPE_CHECKING
+
+from headrace.exports import lazily
+
+if TYPE_CHECKING:
+    from headrace.streams.engine.bucket_step import BucketBatch as BucketBatch
+    from headrace.streams.engine.bucket_step import advance_bucket as advance_bucket
+    from headrace.streams.engine.bucket_step import batch_summary as batch_summary
+    from headrace.streams.engine.checkpoint_records import MANIFEST as MANIFEST
+    from headrace.streams.engine.checkpoint_records import CheckpointRecord as CheckpointRecord
+    from headrace.streams.engine.checkpoint_records import CheckpointRecords as CheckpointRecords
+    from headrace.streams.engine.checkpoint_records import StateAtUrl as StateAtUrl
+    from headrace.streams.engine.checkpoint_records import newest_record as newest_record
+    from headrace.streams.engine.checkpoint_records import restore as restore
+    from headrace.streams.engine.heartbeats import heartbeat_of as heartbeat_of
+    from headrace.streams.engine.messages import ALL_VIEWS as ALL_VIEWS
+    from headrace.streams.engine.messages import Kind as Kind
+    from headrace.streams.engine.messages import Message as Message
+    from headrace.streams.engine.messages import Outgoing as Outgoing
+    from headrace.streams.engine.messages import decode_json as decode_json
+    from headrace.streams.engine.messages import decode_table as decode_table
+    from headrace.streams.engine.messages import encode_json as encode_json
+    from headrace.streams.engine.messages import read_messages as read_messages
+    from headrace.streams.engine.messages import to_batch as to_batch
+    from headrace.streams.engine.packers import ASIDE as ASIDE
+    from headrace.streams.engine.packers import FusedPacker as FusedPacker
+    from headrace.streams.engine.packers import RowPacker as RowPacker
+    from headrace.streams.engine.packers import pack_projected as pack_projected
+    from headrace.streams.engine.plan import ROW_STAMPS as ROW_STAMPS
+    from headrace.streams.engine.plan import StreamPlan as StreamPlan
+    from headrace.streams.engine.plan import ViewPlan as ViewPlan
+    from headrace.streams.engine.projection import Select as Select
+    from headrace.streams.engine.projection import Step as Step
+    from headrace.streams.engine.projection import Where as Where
+    from headrace.streams.engine.projection import WithColumns as WithColumns
+    from headrace.streams.engine.projection import columns_after as columns_after
+    from headrace.streams.engine.projection import plain_step as plain_step
+    from headrace.streams.engine.projection import project as project
+    from headrace.streams.engine.projection import projected_fields as projected_fields
+    from headrace.streams.engine.query import StreamQuery as StreamQuery
+    from headrace.streams.engine.query import start_stream as start_stream
+    from headrace.streams.engine.replay import replayed_results as replayed_results
+    from headrace.streams.engine.replay import replayed_rows as replayed_rows
+    from headrace.streams.engine.rescaling import Keys as Keys
+    from headrace.streams.engine.rescaling import rescale as rescale
+    from headrace.streams.engine.spill import SpillFiles as SpillFiles
+    from headrace.streams.engine.state_files import BucketFiles as BucketFiles
+    from headrace.streams.engine.state_log import BucketCopy as BucketCopy
+    from headrace.streams.engine.state_log import StoredState as StoredState
+    from headrace.streams.engine.state_report import HeldState as HeldState
+    from headrace.streams.engine.state_report import read_buckets as read_buckets
+    from headrace.streams.engine.step_description import describe_step as describe_step
+    from headrace.streams.engine.step_description import step_in_words as step_in_words
+
+__getattr__, __dir__, __all__ = lazily(
+    __name__,
+    {
+        "checkpoint_records": "CheckpointRecord CheckpointRecords MANIFEST StateAtUrl newest_record restore",
+        "bucket_step": "BucketBatch advance_bucket batch_summary",
+        "heartbeats": "heartbeat_of",
+        "messages": (
+            "ALL_VIEWS Kind Message Outgoing decode_json decode_table encode_json read_messages to_batch"
+        ),
+        "packers": "ASIDE FusedPacker RowPacker pack_projected",
+        "plan": "ROW_STAMPS StreamPlan ViewPlan",
+        "projection": "Select Step Where WithColumns columns_after plain_step project projected_fields",
+        "query": "StreamQuery start_stream",
+        "replay": "replayed_results replayed_rows",
+        "rescaling": "Keys rescale",
+        "spill": "SpillFiles",
+        "state_files": "BucketFiles",
+        "state_log": "BucketCopy StoredState",
+        "state_report": "HeldState read_buckets",
+        "step_description": "describe_step step_in_words",
+    },
+)

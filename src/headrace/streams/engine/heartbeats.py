@@ -1,7 +1,9 @@
 """How often, and for how long, a query with silent input must look at the clock. Pure."""
 
+from collections.abc import Iterator
+
 from headrace.streams.engine.plan import StreamPlan
-from headrace.streams.feed_positions import Heartbeat
+from headrace.streams.feed.positions import Heartbeat
 from headrace.streams.operators import Session, Sliding, Window
 
 __all__ = ["heartbeat_of"]
@@ -10,16 +12,28 @@ _SECOND_US = 1_000_000
 
 
 def heartbeat_of(plan: StreamPlan) -> Heartbeat | None:
-    """Often enough for the smallest window, until the largest must have closed."""
-    operators = plan.operators
-    if not operators:
+    """Often enough for the smallest window, until the largest must have closed.
+
+    Those of the queries that this one tells its time count as its own; these have no heart of
+    their own.
+    """
+    waits = [] if plan.spec.follows_maker else list(_waits(plan))
+    if not waits:
         return None
-    smallest = min(_step_us(operator.window) for operator in operators)
-    longest = max(_size_us(operator.window) for operator in operators)
+    smallest = min(_step_us(window) for window, _ in waits)
+    longest = max(_size_us(window) + lateness_us for window, lateness_us in waits)
     return Heartbeat(
         interval_us=min(max(smallest // 4, _SECOND_US), 60 * _SECOND_US),
-        until_us=longest + plan.spec.lateness_us + plan.spec.idle_after_us + _SECOND_US,
+        until_us=longest + plan.spec.idle_after_us + _SECOND_US,
     )
+
+
+def _waits(plan: StreamPlan) -> Iterator[tuple[Window, int]]:
+    """The windows of a query and of those it tells its time, each with the lateness it waits for."""
+    for operator in plan.operators:
+        yield operator.window, plan.spec.lateness_us
+    for each in plan.followers:
+        yield from _waits(each)
 
 
 def _step_us(window: Window) -> int:

@@ -18,14 +18,14 @@ __all__ = [
     "Kind",
     "Message",
     "Outgoing",
-    "read_json",
+    "decode_json",
+    "decode_table",
+    "encode_json",
+    "encode_table",
     "read_messages",
     "read_outgoing",
-    "read_table",
     "to_batch",
     "to_outgoing",
-    "write_json",
-    "write_table",
 ]
 
 ALL_VIEWS = -1
@@ -49,10 +49,15 @@ class Kind(enum.IntEnum):
     ROWS = 2  # rows of a view without windows, an Arrow stream
     LATE = 3  # records that were dropped, an Arrow stream
     DEAD = 4  # records that could not be read, an Arrow stream
-    BOOKS = 5  # what was counted, JSON
+    COUNTERS = 5  # what was counted, JSON
     CHANGES = 6  # changes of a view, an Arrow stream
     FORGOTTEN = 7  # partial results whose window's state was gone, an Arrow stream
-    PARCEL = 8  # a message of another kind, whose blob is in a file, JSON
+    UNFIT = 9  # results that do not fit their type, an Arrow stream
+    FAILED = 10  # rows for which a view's step raised, an Arrow stream
+    CLOCK = 11  # the event-time watermarks that a dataflow has reached, by topic, JSON
+    STATE = 12  # the token of the entry that a bucket's state was put as, by stage and bucket, JSON
+    STAGED = 13  # where a task has put changes of a view, JSON
+    SPILLED = 8  # a message of another kind, whose blob is in a file, JSON
 
 
 class Message(NamedTuple):
@@ -92,7 +97,7 @@ def _batch(messages: Iterable[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordB
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def write_table(table: pa.Table) -> bytes:
+def encode_table(table: pa.Table) -> bytes:
     """A table as an Arrow stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
@@ -100,18 +105,18 @@ def write_table(table: pa.Table) -> bytes:
     return bytes(sink.getvalue().to_pybytes())
 
 
-def read_table(blob: bytes | pa.Buffer) -> pa.Table:
-    """What `write_table` wrote; it shares the blob's memory."""
+def decode_table(blob: bytes | pa.Buffer) -> pa.Table:
+    """What `encode_table` wrote; it shares the blob's memory."""
     with pa.ipc.open_stream(blob) as reader:
         return reader.read_all()
 
 
-def write_json(fields: Mapping[str, Any]) -> bytes:
+def encode_json(fields: Mapping[str, Any]) -> bytes:
     """The same bytes for the same fields, whatever their order."""
     return json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
 
 
-def read_json(blob: bytes) -> dict[str, Any]:
-    """What `write_json` wrote."""
+def decode_json(blob: bytes) -> dict[str, Any]:
+    """What `encode_json` wrote."""
     fields: dict[str, Any] = json.loads(blob)
     return fields

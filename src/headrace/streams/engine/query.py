@@ -10,19 +10,26 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name PySpark's users know
 from pyspark.sql.streaming.query import StreamingQuery
 
+from headrace.streams.engine.checkpoint_records import CheckpointRecords, recorded
 from headrace.streams.engine.heartbeats import heartbeat_of
 from headrace.streams.engine.messages import IN_SCHEMA, OUT_SCHEMA, Outgoing, read_outgoing
 from headrace.streams.engine.packers import FusedPacker, RowPacker, pack_projected
-from headrace.streams.engine.parcels import Parcels
 from headrace.streams.engine.plan import StreamPlan
 from headrace.streams.engine.projection import Step, project, projected_fields
-from headrace.streams.engine.stage import advance_task
-from headrace.streams.feed import Packer, feed_source
-from headrace.streams.options import FeedOptions
+from headrace.streams.engine.spill import SpillFiles
+from headrace.streams.engine.stage import TaskSink, advance_task
+from headrace.streams.engine.state_files import StateInFolders
+from headrace.streams.engine.state_log import BucketStates
+from headrace.streams.feed.feed import Packer, feed_source
+from headrace.streams.feed.options import FeedOptions
 
-__all__ = ["Output", "StreamQuery", "start_stream"]
+__all__ = ["ADAPTIVE", "QueryOutput", "StreamQuery", "start_stream"]
 
-Output = Callable[[Iterator[Outgoing], int], None]
+# Adaptive execution carries out all stages but the last before `foreachBatch` is called, and so
+# before the record of the batch is there.
+ADAPTIVE = "spark.sql.adaptive.streaming.stateless.enabled"
+
+QueryOutput = Callable[[Iterator[Outgoing], int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,29 +50,47 @@ def start_stream(
     spark: SparkSession,
     query: StreamQuery,
     *,
+    query_id: str,
     checkpoint: str,
-    output: Output,
+    output: QueryOutput,
     trigger_ms: int = 0,
     until_caught_up: bool = False,
-    parcel_bytes: int = 0,
+    spill_bytes: int = 0,
+    tasks: int | None = None,
+    task_sink: TaskSink | None = None,
+    records: CheckpointRecords | None = None,
 ) -> StreamingQuery:
     """Starts the query; `output` gets each batch's messages, and may get a batch again after a failure.
 
-    On one machine blobs of at least `parcel_bytes` go between its processes by files; 0: none.
+    `query_id` says whose state is kept beside the checkpoint, and taken up again there; with
+    `records`, the state is kept where these are. The stage has as many `tasks`, or as many as
+    Spark's shuffles have partitions. `task_sink` takes the messages of each on the executors, where
+    they are made, and `output` gets those that it returns.
+
+    On one machine blobs of at least `spill_bytes` go between its processes by files; 0: none.
     """
     folder = Path(checkpoint)
-    by_files = parcel_bytes and _on_one_machine(spark)
-    parcels = Parcels(folder / "parcels" if by_files else None, min_bytes=parcel_bytes)
-    parcels.remove_all()
-    changes = _changes(_messages(spark, query, parcels), query.plan, parcels, folder / "buckets")
+    by_files = spill_bytes and _on_one_machine(spark)
+    spill = SpillFiles(folder / "spill" if by_files else None, min_bytes=spill_bytes)
+    spill.remove_all()
+    location = checkpoint
+    if records is not None:
+        location = folder.absolute().as_uri()  # whatever Hadoop's default is
+        spark.conf.set(ADAPTIVE, "false")
+    messages = _messages(spark, query, spill)
+    states = StateInFolders(query_id, (folder / "buckets",)) if records is None else records.state
+    tasks = min(query.plan.buckets, tasks or _shuffle_partitions(spark))
+    sink = None if task_sink is None else (task_sink, tasks)
+    changes = _changes(messages, query.plan, states, spill, tasks, sink)
 
     def take(frame: DataFrame, batch_id: int) -> None:
-        messages = read_outgoing(frame.toArrow())
-        output(((view, *parcels.received(kind, blob)) for view, kind, blob in messages), batch_id)
-        parcels.remove_all()
+        with recorded(records, batch_id) as receipts:
+            messages = receipts.apart(read_outgoing(frame.toArrow()))
+            output(((view, *spill.received(kind, blob)) for view, kind, blob in messages), batch_id)
+        spill.remove_all()
 
     writer = changes.writeStream.foreachBatch(take)
-    writer = writer.option("checkpointLocation", checkpoint)
+    writer = writer.option("checkpointLocation", location)
     if until_caught_up:
         return writer.trigger(availableNow=True).start()
     return writer.trigger(processingTime=f"{trigger_ms} milliseconds").start()
@@ -73,30 +98,40 @@ def start_stream(
 
 def _on_one_machine(spark: SparkSession) -> bool:
     """Its processes share a disk and a page cache, so that a file is the shortest way between them."""
-    return (spark.conf.get("spark.master") or "").startswith("local")
+    return (spark.sparkContext.master or "").startswith("local")
 
 
-def _changes(messages: DataFrame, plan: StreamPlan, parcels: Parcels, folder: Path) -> DataFrame:
-    """What the states of the buckets, which are kept in the folder, make of the messages."""
+def _shuffle_partitions(spark: SparkSession) -> int:
+    return int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+
+
+def _changes(
+    messages: DataFrame,
+    plan: StreamPlan,
+    states: BucketStates,
+    spill: SpillFiles,
+    tasks: int,
+    sink: tuple[TaskSink, int] | None,
+) -> DataFrame:
+    """What the states of the buckets make of the messages."""
     run_id = uuid.uuid4().hex
 
     def advance(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return advance_task(plan, run_id, folder, parcels, batches)
+        return advance_task(plan, states, run_id, spill, batches, sink)
 
-    tasks = min(plan.buckets, int(messages.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1))
     spread = messages.repartitionById(tasks, F.col("bucket") % tasks)
     return spread.mapInArrow(advance, OUT_SCHEMA)
 
 
-def _messages(spark: SparkSession, query: StreamQuery, parcels: Parcels) -> DataFrame:
+def _messages(spark: SparkSession, query: StreamQuery, spill: SpillFiles) -> DataFrame:
     plan = query.plan
     if query.is_fused:
-        return _load(spark, query, lambda: FusedPacker(plan, parcels))
+        return _load(spark, query, lambda: FusedPacker(plan, spill))
     rows = _load(spark, query, lambda: RowPacker(plan))
     views = [(steps, view.columns) for steps, view in zip(query.steps, plan.views, strict=True)]
 
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return pack_projected(plan, parcels, batches)
+        return pack_projected(plan, spill, batches)
 
     return project(rows, projected_fields(plan.spec), views).mapInArrow(pack, IN_SCHEMA)
 
@@ -105,5 +140,5 @@ def _load(spark: SparkSession, query: StreamQuery, packer: Callable[[], Packer])
     """The feed of this query, under a name of its own, since Spark's registry is shared."""
     name = f"headrace-feed-{uuid.uuid4().hex}"
     options = replace(query.options, heartbeat=heartbeat_of(query.plan))
-    spark.dataSource.register(feed_source(name, query.plan.spec, options, packer))
+    spark.dataSource.register(feed_source(name, [query.plan.spec], options, lambda _: packer()))
     return spark.readStream.format(name).load()

@@ -16,11 +16,12 @@ from pyspark.sql.types import StructType
 
 from headrace.client import Connection
 from headrace.streams.engine.packers import RowPacker, view_column
-from headrace.streams.engine.plan import RESERVED, StreamPlan
+from headrace.streams.engine.plan import ROW_STAMPS, StreamPlan
 from headrace.streams.engine.projection import Step, project, projected_fields
+from headrace.streams.event_time import NO_WATERMARK
+from headrace.streams.feed.options import FeedOptions
+from headrace.streams.feed.reader import read_stamped
 from headrace.streams.operators import recompute
-from headrace.streams.options import FeedOptions
-from headrace.streams.reading import read_stamped
 
 __all__ = ["replayed_results", "replayed_rows"]
 
@@ -59,7 +60,7 @@ def replayed_rows(
     rows = _load(spark, plan, FeedOptions(connection=connection), end)
     projected = project(rows, projected_fields(plan.spec), [(steps, view.columns)])
     kept = projected.where(F.col(view_column(0)).isNotNull())
-    return kept.select(*[f"{view_column(0)}.{name}" for name in view.columns], *RESERVED)
+    return kept.select(*[f"{view_column(0)}.{name}" for name in view.columns], *ROW_STAMPS)
 
 
 def replayed_results(
@@ -68,9 +69,12 @@ def replayed_results(
     """The results of one windowed view, by the operator's definition, spread over Spark's workers."""
     operator = plan.views[number].operator
     assert operator is not None
+    reached = (
+        NO_WATERMARK if watermark_us is None else watermark_us
+    )  # a view that knows no time has closed none
 
     def compute(table: pa.Table) -> pa.Table:
-        return recompute(operator, table.drop_columns(["_group"]), watermark_us)
+        return recompute(operator, table.drop_columns(["_group"]), reached)
 
     # Spark tells 0.0 from -0.0 when it hashes, the operator does not: such keys stay together.
     floating = any(pa.types.is_floating(schema.field(name).type) for name in operator.keys)

@@ -1,27 +1,36 @@
-"""Windowed aggregation, column by column: pure functions of Arrow tables.
+"""Windows, joins, tables, groups and the last row of each key: pure functions of Arrow tables.
 
 No Spark, no I/O, no clock: rows and a watermark come in, changes of results go out.
 `WindowOperator.partial` reduces rows where they are read, `OperatorState.advance` merges
-partials and publishes; `batch.recompute` is the definition of the result. Results are
+partials and publishes; `recompute` is the definition of the result. Results are
 the same to the last bit whatever the batching, the interleaving of partitions or the
-order of arrival. May import `errors` only.
+order of arrival. May import `errors` and `event_time` only.
 """
 
-from headrace.streams.operators.aggregates import Aggregate, agg
-from headrace.streams.operators.batch import in_order, recompute
-from headrace.streams.operators.custom import ArrowAggregate
-from headrace.streams.operators.durations import Duration, microseconds
+from headrace.streams.operators.aggregates.aggregates import Aggregate, agg
+from headrace.streams.operators.aggregates.custom import ArrowAggregate
 from headrace.streams.operators.grouping import Groups
-from headrace.streams.operators.operator import DROPPED, LATE, PUNCTUAL, WindowOperator
+from headrace.streams.operators.groups import Distinct, Group, LastRow, Top
+from headrace.streams.operators.hashing import normal_key
+from headrace.streams.operators.joins import AsOfJoin, StreamJoin, TableJoin
+from headrace.streams.operators.latest import LatestOperator, LatestState
+from headrace.streams.operators.latest_definition import recompute_latest
+from headrace.streams.operators.operator import STAMPS, WEIGHT, Operator, OperatorStep, State
 from headrace.streams.operators.packing import buckets, pack_buckets, unpack
-from headrace.streams.operators.state import Advance, OperatorState
-from headrace.streams.operators.windows import (
+from headrace.streams.operators.rescaling import part_of_snapshot
+from headrace.streams.operators.rows import Dedup, Explode, Union
+from headrace.streams.operators.tables import History, Upserts, WholeRows
+from headrace.streams.operators.windows.definition import in_order, recompute
+from headrace.streams.operators.windows.durations import Duration, microseconds
+from headrace.streams.operators.windows.node import WindowNode
+from headrace.streams.operators.windows.operator import DROPPED, LATE, PUNCTUAL, WindowOperator
+from headrace.streams.operators.windows.state import Advance, OperatorState
+from headrace.streams.operators.windows.windows import (
     Hopping,
     Session,
     Sliding,
     Tumbling,
     Window,
-    deadlines,
     hopping,
     session,
     sliding,
@@ -32,26 +41,49 @@ __all__ = [
     "DROPPED",
     "LATE",
     "PUNCTUAL",
+    "STAMPS",
+    "WEIGHT",
     "Advance",
     "Aggregate",
     "ArrowAggregate",
+    "AsOfJoin",
+    "Dedup",
+    "Distinct",
     "Duration",
+    "Explode",
+    "Group",
     "Groups",
+    "History",
     "Hopping",
+    "LastRow",
+    "LatestOperator",
+    "LatestState",
+    "Operator",
     "OperatorState",
+    "OperatorStep",
     "Session",
     "Sliding",
+    "State",
+    "StreamJoin",
+    "TableJoin",
+    "Top",
     "Tumbling",
+    "Union",
+    "Upserts",
+    "WholeRows",
     "Window",
+    "WindowNode",
     "WindowOperator",
     "agg",
     "buckets",
-    "deadlines",
     "hopping",
     "in_order",
     "microseconds",
+    "normal_key",
     "pack_buckets",
+    "part_of_snapshot",
     "recompute",
+    "recompute_latest",
     "session",
     "sliding",
     "tumbling",

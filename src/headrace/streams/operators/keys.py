@@ -10,11 +10,11 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from headrace.kernels import arrays as kernels
+from headrace import kernels
 from headrace.streams.operators.grouping import Groups, Ints, one_chunk, runs_of
 from headrace.streams.operators.hashing import Hashes, hash_columns, normal_key, same
 
-__all__ = ["HASH", "grouped", "key_columns"]
+__all__ = ["HASH", "grouped", "key_columns", "of_keys"]
 
 HASH = "_hash"
 
@@ -37,11 +37,23 @@ def grouped(table: pa.Table, keys: Sequence[str]) -> tuple[Ints, Groups]:
     order = np.argsort(hashes, kind="stable")
     starts = runs_of(hashes[order])
     if len(starts) < len(order):
-        starts, order = _told_apart(table, keys, order, starts)
+        starts, order = _separated(table, keys, order, starts)
     return order, Groups.adjacent(starts, len(order))
 
 
-def _told_apart(table: pa.Table, keys: Sequence[str], order: Ints, starts: Ints) -> tuple[Ints, Ints]:
+def of_keys(table: pa.Table, others: pa.Table, keys: Sequence[str]) -> pa.Table:
+    """The rows of a table whose key, and not only its hash, is among those of the others."""
+    both = pa.concat_tables([table.select([*keys, HASH]), others.select([*keys, HASH])]).combine_chunks()
+    order, groups = grouped(both, keys)
+    is_other = np.zeros(both.num_rows, np.int64)
+    is_other[table.num_rows :] = 1
+    wanted = groups.maximum(is_other[order], 0).astype(np.bool_)
+    found = np.empty(both.num_rows, np.bool_)
+    found[order] = wanted[groups.ids]
+    return table.filter(pa.array(found[: table.num_rows]))
+
+
+def _separated(table: pa.Table, keys: Sequence[str], order: Ints, starts: Ints) -> tuple[Ints, Ints]:
     """Checks that rows of one hash have one key; where they do not, sorts them by key, slowly."""
     groups = Groups.adjacent(starts, len(order))
     others = np.ones(len(order), np.bool_)

@@ -1,137 +1,191 @@
-"""A windowed aggregation: what to compute, split into what happens where.
+"""What an operator of a dataflow is: rows and changes in, changes out, one bucket of keys at a time.
 
-Rows are classified and reduced to *partials* where they are read (`partial`); partials
-of one bucket of keys are merged into state (`OperatorState.advance`), which publishes
-changes of results as the watermark passes. Results do not depend, to the last bit, on
-how rows were batched, partitioned or ordered on the way.
+Between operators flow *changes*: Arrow tables of rows with a weight, +1 for a row that is now
+there and -1 for one that no longer is; an update is both. A stream is a table that only gains
+rows. Beside the columns of a row stand its stamps:
+
+    _partition int32, _offset int64     the record that the row was made from
+    _event_time int64 µs                when it happened; of a table's row, from when it is valid
+    _watermark int64 µs, or null        what its partition's watermark was before it
+    _weight int64                       how many of this row there are more (or fewer)
+
+A row that an operator makes of several carries the stamps of the one that drives it: the
+stream's in a join with a table, the left one's in a join of two streams. Stamps of rows that
+belong to a table, and not to a stream, mean nothing and are null.
+
+The law that every operator keeps: the sum of all changes it has put out equals its batch
+definition over the sum of all changes it was given. How rows were cut into batches, in which
+order the inputs came, restarts in between: none of it shows in that sum.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.errors import RequestError
-from headrace.streams.operators.aggregates import Aggregate
+from headrace.errors import CorruptionError
 from headrace.streams.operators.grouping import Ints, one_chunk
-from headrace.streams.operators.layout import INSTANT, Layout, layout_for
-from headrace.streams.operators.pane_state import PaneState
-from headrace.streams.operators.partials import pane_partial, session_partial, sliding_partial
-from headrace.streams.operators.session_state import SessionState
-from headrace.streams.operators.sliding_state import SlidingState
-from headrace.streams.operators.state import NO_WATERMARK, OperatorState
-from headrace.streams.operators.windows import Session, Sliding, Window, deadlines
 
-__all__ = ["DROPPED", "LATE", "PUNCTUAL", "WindowOperator"]
+__all__ = [
+    "DELETED",
+    "STAMPS",
+    "WEIGHT",
+    "Operator",
+    "OperatorStep",
+    "State",
+    "decode_state",
+    "encode_state",
+    "own_columns",
+    "own_fields",
+    "stamp_fields",
+]
 
-PUNCTUAL, LATE, DROPPED = 0, 1, 2
-_RESERVED = ("window_start", "window_end", "kind", "before", "after")
+WEIGHT = "_weight"
+DELETED = "_deleted"  # of a table's upserts and versions: whether the row goes
+STAMPS = ("_partition", "_offset", "_event_time", "_watermark", WEIGHT)
+_TYPES = (pa.int32(), pa.int64(), pa.int64(), pa.int64(), pa.int64())
+_LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
+_VERSION = b"headrace.operator"
 
 
-@dataclass(frozen=True)
-class WindowOperator:
-    """Aggregates of the rows of each key in each window.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorStep:
+    """What one step of a state did.
 
-    Rows have the columns `_partition` int32, `_offset` int64, `_event_time` int64 µs and
-    `_watermark` int64 µs (that of the row's partition before the row; null: none yet).
-    `emit` "close" publishes a result when its window closes, "update" after every batch
-    that changes it. Late rows correct published results for `correct_for_us`; closed
-    windows are kept for the longer of that and `keep_closed_us`.
+    `changes` are rows of the operator's result with their stamps. `delta` replays the step.
+    `counts` says, by input, what became of rows that are counted: {"dropped": 3} and the like;
+    beside them, of rows whose partition had been taken for idle, how many found their state gone
+    ("forgotten") or a part of it ("incomplete"), which is a matter of the clock and not of the log.
+    `aside` are rows of an input that were not taken, with the reason in `_reason`, by input.
+    `unfit` are results that should be there and do not fit their type, so that there is none: their
+    keys (of windows `_window_start` and `_window_end` as well) and the `_error`.
     """
 
-    window: Window
-    keys: tuple[str, ...]
-    aggregates: tuple[tuple[str, Aggregate], ...]
-    emit: Literal["close", "update"] = "close"
-    correct_for_us: int = 0
-    keep_closed_us: int = 0
+    changes: pa.Table | None
+    delta: bytes
+    counts: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
+    aside: Mapping[int, pa.Table] = field(default_factory=dict)
+    unfit: pa.Table | None = None
 
-    def __post_init__(self) -> None:
-        names = [*self.keys, *(name for name, _ in self.aggregates)]
-        for name in names:
-            if names.count(name) > 1 or name in _RESERVED or name[:1] in ("_", "#"):
-                raise RequestError(f"{name!r} cannot name a column of a window; give it another name")
-        if self.emit not in ("close", "update"):
-            raise RequestError(f"emit is {self.emit!r}; it must be 'close' or 'update'")
-        if self.correct_for_us < 0 or self.keep_closed_us < 0:
-            raise RequestError("correct_for_us and keep_closed_us cannot be negative")
+
+class State(Protocol):
+    """One bucket of an operator's keys. One user at a time; a step that raises leaves it undefined."""
 
     @property
-    def keep_us(self) -> int:
-        """How long a closed window can still be corrected."""
-        return max(self.correct_for_us, self.keep_closed_us)
+    def row_count(self) -> int:
+        """Rows held."""
+        ...
 
-    @property
-    def places(self) -> tuple[str, ...]:
-        """The columns of a partial that place it in time."""
-        if isinstance(self.window, Session):
-            return ("_first", "_last")
-        if isinstance(self.window, Sliding):
-            return ("_event_time", "_partition", "_offset")
-        return ("_pane",)
+    def advance(self, arrived: Sequence[pa.Table | None], watermarks: Sequence[int]) -> OperatorStep:
+        """Takes in what came by each input, then moves each input's watermark, and says what changed.
 
-    def layout(self, schema: pa.Schema) -> Layout:
-        return layout_for(self.keys, self.places, self.aggregates, schema)
-
-    def result_schema(self, rows_schema: pa.Schema) -> pa.Schema:
-        """Keys, for a sliding window the event's partition and offset, the window, the aggregates."""
-        layout = self.layout(rows_schema)
-        event = [pa.field("_partition", pa.int32()), pa.field("_offset", pa.int64())]
-        window = [pa.field("window_start", INSTANT), pa.field("window_end", INSTANT)]
-        return pa.schema(
-            [
-                *layout.key_fields,
-                *(event if isinstance(self.window, Sliding) else []),
-                *window,
-                *layout.result_fields,
-            ]
-        )
-
-    def classify(self, rows: pa.Table) -> npt.NDArray[np.int8]:
-        """0 on time, 1 late but still corrected, 2 late and dropped: by the row and its partition alone."""
-        due = deadlines(self.window, _column(rows, "_event_time"))
-        watermarks = one_chunk(rows["_watermark"]).fill_null(NO_WATERMARK).to_numpy()
-        late = due <= watermarks
-        classes: npt.NDArray[np.int8] = late.astype(np.int8)
-        classes[late & (due + self.correct_for_us <= watermarks)] = DROPPED
-        return classes
-
-    def partial(self, rows: pa.Table, classes: npt.NDArray[np.int8] | None = None) -> pa.Table:
-        """What the rows that are not dropped come to: a table for `OperatorState.advance`.
-
-        `classes` is what `classify` found, for whoever has asked it already.
+        Watermarks never go back: the caller sees to that.
         """
-        layout = self.layout(rows.schema)
-        classes = self.classify(rows) if classes is None else classes
-        if (classes == DROPPED).any():
-            rows = rows.filter(pa.array(classes != DROPPED))
-            classes = classes[classes != DROPPED]
-        rows = rows.combine_chunks()
-        if isinstance(self.window, Session):
-            return session_partial(layout, self.window.gap_us, rows, classes)
-        if isinstance(self.window, Sliding):
-            return sliding_partial(layout, rows, classes)
-        return pane_partial(layout, self.window.pane_us, rows, classes)
+        ...
 
-    def new_state(self) -> OperatorState:
-        return self.load(None, ())
+    def snapshot(self) -> bytes:
+        """Everything held, as one blob that `replay` takes on a new state."""
+        ...
 
-    def load(self, snapshot: bytes | None, deltas: Iterable[bytes]) -> OperatorState:
-        """The state as it was when the last of the deltas was made."""
-        state: OperatorState
-        if isinstance(self.window, Session):
-            state = SessionState(self)
-        elif isinstance(self.window, Sliding):
-            state = SlidingState(self)
-        else:
-            state = PaneState(self)
-        for stored in (*(() if snapshot is None else (snapshot,)), *deltas):
-            state.replay(stored)
-        return state
+    def replay(self, stored: bytes) -> None:
+        """Takes in a snapshot, or the delta of a step, quietly."""
+        ...
 
 
-def _column(rows: pa.Table, name: str) -> Ints:
-    return np.asarray(one_chunk(rows[name]).to_numpy())
+class Operator(Protocol):
+    """A frozen description of one node of a dataflow that has state.
+
+    `inputs` has, for each input, the columns by whose values rows are brought together: rows
+    with equal values meet in one bucket. None: rows are taken wherever they are.
+    """
+
+    @property
+    def inputs(self) -> tuple[tuple[str, ...] | None, ...]: ...
+
+    @property
+    def delay_us(self) -> int:
+        """How far behind its inputs' watermarks the event time of what comes out may be."""
+        ...
+
+    def result(self, schemas: Sequence[pa.Schema]) -> pa.Schema:
+        """The columns of what comes out, stamps aside; refuses what does not fit the inputs' columns."""
+        ...
+
+    def dropped(self, number: int, rows: pa.Table) -> npt.NDArray[np.bool_] | None:
+        """Which rows of an input come too late to be taken, by their stamps alone; None: all are taken.
+
+        Such rows are set aside where they are read, and never reach a state.
+        """
+        ...
+
+    def new_state(self, schemas: Sequence[pa.Schema]) -> State:
+        """A state that has seen nothing; `schemas` are those of the inputs, stamps aside."""
+        ...
+
+    def describe(self) -> dict[str, Any]:
+        """Plain values that say what it computes, with the version of its stored state.
+
+        Two operators can take up each other's state exactly if they describe themselves alike.
+        """
+        ...
+
+
+def stamp_fields() -> list[pa.Field]:
+    """The stamps' fields, in their order."""
+    return [pa.field(name, kind) for name, kind in zip(STAMPS, _TYPES, strict=True)]
+
+
+def own_fields(schema: pa.Schema) -> list[pa.Field]:
+    """The fields of a row without its stamps."""
+    return [each for each in schema if each.name not in STAMPS]
+
+
+def own_columns(table: pa.Table) -> list[str]:
+    """The names of a row's columns without its stamps."""
+    return [name for name in table.column_names if name not in STAMPS]
+
+
+def numbers(table: pa.Table, name: str) -> Ints:
+    """An int64 column as numpy."""
+    return np.asarray(one_chunk(table[name]).to_numpy())
+
+
+def encode_state(parts: Mapping[str, pa.Table | None], about: Mapping[str, int]) -> bytes:
+    """Named tables and numbers as one blob: a version, then each table as a compressed Arrow stream."""
+    sink = pa.BufferOutputStream()
+    kept = {name: table for name, table in parts.items() if table is not None and table.num_rows}
+    schema = pa.schema(
+        [("name", pa.string()), ("table", pa.large_binary())],
+        metadata={_VERSION: b"1", **{name.encode(): b"%d" % value for name, value in about.items()}},
+    )
+    rows = pa.table([list(kept), [_stream(each) for each in kept.values()]], schema=schema)
+    with pa.ipc.new_stream(sink, schema) as writer:
+        writer.write_table(rows)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def decode_state(stored: bytes) -> tuple[dict[str, pa.Table], dict[str, int]]:
+    """What `encode_state` wrote; tables without rows are not there."""
+    try:
+        with pa.ipc.open_stream(stored) as reader:
+            rows = reader.read_all()
+        metadata = dict(rows.schema.metadata or {})
+        if metadata.pop(_VERSION, None) != b"1":
+            raise CorruptionError("stored state is of another version; rebuild the view from the log")
+        tables = {
+            name: pa.ipc.open_stream(blob.as_buffer()).read_all()
+            for name, blob in zip(rows["name"].to_pylist(), rows["table"], strict=True)
+        }
+    except (pa.ArrowInvalid, OSError, KeyError) as error:
+        raise CorruptionError(f"stored state cannot be read: {error}") from error
+    return tables, {name.decode(): int(value) for name, value in metadata.items()}
+
+
+def _stream(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=_LZ4) as writer:
+        writer.write_table(table.combine_chunks())
+    return bytes(sink.getvalue().to_pybytes())

@@ -1,6 +1,7 @@
 """Cells over ranges of rows that overlap: what a sliding window needs."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -10,17 +11,29 @@ import pyarrow as pa
 from headrace.streams.operators.grouping import Groups, Ints, one_chunk
 from headrace.streams.operators.runs import expanded
 
-__all__ = ["merge_ranges", "range_extremes", "range_sums"]
+__all__ = ["Merge", "Only", "merge_ranges", "range_extremes", "range_sums"]
 
 _MANY_ROWS = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Only:
+    """The rows of a range that take part: those whose value is at most the limit of the range."""
+
+    values: Ints
+    limits: Ints
+
 
 Merge = Callable[[Sequence[pa.Array], Groups], list[pa.Array]]
 
 
-def merge_ranges(merge: Merge, columns: Sequence[pa.Array], begins: Ints, ends: Ints) -> list[pa.Array]:
+def merge_ranges(
+    merge: Merge, columns: Sequence[pa.Array], begins: Ints, ends: Ints, only: Only | None = None
+) -> list[pa.Array]:
     """Merges each range [begin, end) of rows, none of which is empty, by writing all of them out.
 
-    Costs the sum of the ranges' lengths; bounded in memory.
+    Costs the sum of the ranges' lengths; bounded in memory. `only` leaves rows out, but
+    not all of a range.
     """
     if not len(begins):
         return merge([column.slice(0, 0) for column in columns], Groups.singletons(0))
@@ -30,9 +43,18 @@ def merge_ranges(merge: Merge, columns: Sequence[pa.Array], begins: Ints, ends: 
     parts = []
     for begin, end in pairwise(edges):
         rows, starts = expanded(begins[begin:end], ends[begin:end])
+        if only is not None:
+            rows, starts = _left(rows, starts, only.values[rows], only.limits[begin:end])
         taken = pa.array(rows)
         parts.append(merge([column.take(taken) for column in columns], Groups.adjacent(starts, len(rows))))
     return [one_chunk(pa.chunked_array(each)) for each in zip(*parts, strict=True)]
+
+
+def _left(rows: Ints, starts: Ints, values: Ints, limits: Ints) -> tuple[Ints, Ints]:
+    """The rows of ranges whose value is within the limit of their range, and where the ranges begin then."""
+    kept = values <= np.repeat(limits, np.diff(starts, append=len(rows)))
+    before: Ints = np.cumsum(kept) - kept
+    return rows[kept], before[starts]
 
 
 def range_sums(values: Ints, begins: Ints, ends: Ints) -> Ints:

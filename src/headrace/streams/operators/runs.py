@@ -6,21 +6,40 @@ of the state's size over a batch's. A merge may reduce rows; what it makes of th
 one key must not depend on which runs were merged before.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.streams.operators.grouping import Ints, one_chunk
 from headrace.streams.operators.hashing import Hashes
 from headrace.streams.operators.keys import hashes_of
 
-__all__ = ["Runs", "expanded", "in_one_chunk"]
+__all__ = ["Held", "Runs", "expanded", "held_rows", "in_one_chunk"]
 
 _MANY_RUNS = 8
 _MANY_ROWS = 1 << 18
 
 Merge = Callable[[pa.Table], pa.Table]
+
+
+class Held(NamedTuple):
+    """What a state holds of one input: rows, and the event time of the oldest, where rows have one."""
+
+    rows: int
+    oldest_us: int | None = None
+
+
+def held_rows(tables: Iterable[pa.Table], time: str = "_event_time") -> Held:
+    """The rows of some tables, whose event time is in that column."""
+    rows, times = 0, []
+    for table in tables:
+        rows += table.num_rows
+        if time in table.column_names and table.num_rows:
+            times.append(pc.min(table[time]).as_py())
+    return Held(rows, min((each for each in times if each is not None), default=None))
 
 
 class Runs:
@@ -72,12 +91,35 @@ class Runs:
                 found.append(table.take(pa.array(rows)))
         return pa.concat_tables(found) if found else None
 
+    def matches(self, hashes: Hashes) -> list[tuple[pa.Table, Ints, Ints]]:
+        """For each run with rows of these hashes, which ascend: it, and in pairs the places of the
+        hashes and its rows that have them.
+        """
+        if len(self._tables) > _MANY_RUNS:
+            self._merge_from(self._suffix())
+        found = []
+        for number, table in enumerate(self._tables):
+            held = self._hashes_of(number)
+            if not len(held):
+                continue
+            begins = np.searchsorted(held, hashes, "left")
+            there = np.flatnonzero(held[np.minimum(begins, len(held) - 1)] == hashes)
+            if len(there):
+                begins = begins[there]
+                ends = np.searchsorted(held, hashes[there], "right")
+                found.append((table, np.repeat(there, ends - begins), expanded(begins, ends)[0]))
+        return found
+
     def _rows_of(self, number: int, hashes: Hashes) -> Ints:
+        held = self._hashes_of(number)
+        begins, ends = np.searchsorted(held, hashes, "left"), np.searchsorted(held, hashes, "right")
+        return expanded(begins, ends)[0]
+
+    def _hashes_of(self, number: int) -> Hashes:
         held = self._hashes[number]
         if held is None:
             held = self._hashes[number] = hashes_of(self._tables[number])
-        begins, ends = np.searchsorted(held, hashes, "left"), np.searchsorted(held, hashes, "right")
-        return expanded(begins, ends)[0]
+        return held
 
     def _suffix(self) -> int:
         sizes = [table.num_rows for table in self._tables]

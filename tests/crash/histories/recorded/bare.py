@@ -3,7 +3,7 @@
 It repeats ends, sends ends of earlier transactions while a later one is open, and lets
 zombies speak: it takes its own transactional id over and then goes on as who it was. The
 older protocol cannot tell an end of an earlier transaction of the same instance from one of
-the open transaction (docs/transactions.md), so with that one ends are repeated only while
+the open transaction (docs/explanation/transactions.md), so with that one ends are repeated only while
 nothing new was begun.
 """
 

@@ -11,7 +11,7 @@ from headrace.broker.access.guards import GUARDS, Asked
 from headrace.broker.access.guards.ruling import CODES
 from headrace.broker.access.login import Login
 from headrace.broker.access.session import Rules, Session
-from headrace.broker.apis import HANDLERS
+from headrace.broker.apis.versions import VERSIONS
 from headrace.wire import Api, encode_response, name_of
 from headrace.wire.schemas import MESSAGES
 
@@ -23,10 +23,10 @@ OPEN = {Api.API_VERSIONS, Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE, Api.DESCRIB
 HIDES = {Api.LIST_GROUPS, 66}  # answer with what may be seen, and refuse nothing
 SERVED = [
     (api, version)
-    for api, handler in sorted(HANDLERS.items())
-    for version in range(handler.versions.lowest, handler.versions.highest + 1)
+    for api, versions in sorted(VERSIONS.items())
+    for version in range(versions.lowest, versions.highest + 1)
 ]
-KNOWN = [(api, MESSAGES[api].last) for api in sorted(GUARDS) if api not in HANDLERS]
+KNOWN = [(api, MESSAGES[api].last) for api in sorted(GUARDS) if api not in VERSIONS]
 
 
 def session(*acls, principal="User:alice"):
@@ -64,7 +64,7 @@ def codes_in(value):
 
 
 def test_every_api_that_is_served_is_in_the_table():
-    missing = [name_of(api) for api in HANDLERS if api not in GUARDS]
+    missing = [name_of(api) for api in VERSIONS if api not in GUARDS]
     assert not missing, f"say in broker/access/guards what these require: {missing}"
 
 

@@ -72,7 +72,7 @@ def test_a_refusal_of_plain_does_not_say_whether_the_user_exists():
 
 
 def test_an_unknown_user_gets_a_challenge_like_a_known_one():
-    known = login("SCRAM-SHA-256").step(state_with(iterations=16384), b"n,,n=alice,r=abc").message
+    known = login("SCRAM-SHA-256").step(state_with(), b"n,,n=alice,r=abc").message
     unknown = login("SCRAM-SHA-256").step(state_with(), b"n,,n=nobody,r=abc").message
     again = login("SCRAM-SHA-256").step(state_with(), b"n,,n=nobody,r=abc").message
     assert unknown == again

@@ -11,7 +11,6 @@ from headrace.broker.access.scram import (
     RefusedError,
     ScramExchange,
     credential_from_password,
-    decoy,
     is_password,
 )
 
@@ -108,16 +107,6 @@ def test_first_messages_that_do_not_fit_are_refused(first):
 def test_names_with_commas_and_equals_signs_are_unescaped():
     assert ScramExchange(SHA256, "s").begin(b"n,,n=a=2Cb=3Dc,r=abc") == "a,b=c"
     assert ScramExchange(SHA256, "s").begin(b"n,a=user,n=user,r=abc") == "user"
-
-
-@pytest.mark.parametrize("mechanism", list(Mechanism))
-def test_decoys_are_the_same_for_a_name_and_differ_between_names(mechanism):
-    one = decoy(mechanism, "nobody", b"secret")
-    assert one == decoy(mechanism, "nobody", b"secret")
-    assert one.salt != decoy(mechanism, "nobody else", b"secret").salt
-    assert one.salt != decoy(mechanism, "nobody", b"other secret").salt
-    assert len(one.stored_key) == mechanism.key_bytes
-    assert not is_password(one, "")
 
 
 def test_a_credential_shows_none_of_its_secrets():

@@ -2,7 +2,7 @@
 
 Per resource as Kafka answers: what is not allowed gets its authorisation error
 and the rest is served; what was not named is left out of lists; whether a topic
-exists is not told to whoever may not see it. An API that is missing here is
+exists is not disclosed to a user who may not see it. An API that is missing here is
 refused to everybody while access is enforced (and a test fails).
 """
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from headrace.broker.access.acls import CLUSTER_NAME, Operation, Resource
-from headrace.broker.access.guards.ruling import CODES, Asked, Guard, Partitions, Ruling, split
+from headrace.broker.access.guards.ruling import CODES, Asked, Guard, PartitionFields, Ruling, split
 from headrace.wire import Api, ErrorCode
 
 __all__ = ["CLUSTER_GUARDS"]
@@ -101,13 +101,13 @@ def alter_users(asked: Asked) -> Ruling:
 
 # --- transactions -------------------------------------------------------------------------------
 
-ADDED = Partitions(
+ADDED = PartitionFields(
     items="v3_and_below_topics",
     into="results_by_topic_v3_and_below",
     out_parts="results_by_partition",
     out_code="partition_error_code",
 )
-OFFSETS = Partitions()
+OFFSETS = PartitionFields()
 
 
 def _may_write(asked: Asked, transactional_id: str) -> bool:

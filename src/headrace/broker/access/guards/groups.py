@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from headrace.broker.access.acls import CLUSTER_NAME, Operation, Resource
-from headrace.broker.access.guards.ruling import CODES, Asked, Guard, Partitions, Ruling, split
+from headrace.broker.access.guards.ruling import CODES, Asked, Guard, PartitionFields, Ruling, split
 from headrace.wire import Api
 
 __all__ = ["GROUP_GUARDS"]
@@ -62,11 +62,11 @@ def find_coordinator(asked: Asked) -> Ruling:
 
 # --- offsets ------------------------------------------------------------------------------------
 
-COMMITTED = Partitions(by_id=True)
-PLAIN = Partitions()
+COMMITTED = PartitionFields(by_id=True)
+PLAIN = PartitionFields()
 NOTHING = (("committed_offset", -1), ("metadata", ""))
-WANTED = Partitions(parts="partition_indexes", by_id=True, extra=NOTHING)
-WANTED_BY_NAME = Partitions(parts="partition_indexes", extra=NOTHING)
+WANTED = PartitionFields(parts="partition_indexes", by_id=True, extra=NOTHING)
+WANTED_BY_NAME = PartitionFields(parts="partition_indexes", extra=NOTHING)
 
 
 def offset_commit(asked: Asked) -> Ruling:
@@ -114,7 +114,7 @@ def _offset_fetch_of_one(asked: Asked) -> Ruling:
     return Ruling(into="topics", refused=refused, edit=edit)
 
 
-def _withhold(asked: Asked, holder: Any, shape: Partitions) -> list[dict[str, Any]]:
+def _withhold(asked: Asked, holder: Any, shape: PartitionFields) -> list[dict[str, Any]]:
     """Takes forbidden topics out of a request's list; their refusals."""
     if not holder.topics:
         return []
@@ -135,7 +135,7 @@ def _visible(asked: Asked, topics: Iterable[dict[str, Any]]) -> list[dict[str, A
 
 
 def list_groups(asked: Asked) -> Ruling:
-    """All for whoever may describe the cluster; else those that the caller may describe."""
+    """All for a user who may describe the cluster; else those that the caller may describe."""
     session = asked.session
 
     def edit(answer: dict[str, Any]) -> None:
@@ -201,15 +201,7 @@ def delete_groups(asked: Asked) -> Ruling:
 
 # --- queues -------------------------------------------------------------------------------------
 
-SHARED = Partitions(name="topic_id", into="responses", by_id=True)
-ALTERED = Partitions(name="topic_name", into="responses")
-
-
-def sharing(asked: Asked) -> Ruling:
-    """Reading as the group and reading the topics: share fetch and acknowledge."""
-    if not _may(asked, Operation.READ):
-        return Ruling(refusal={"error_code": DENIED, "error_message": MESSAGE})
-    return SHARED.each(asked, Operation.READ)
+ALTERED = PartitionFields(name="topic_name", into="responses")
 
 
 def describe_share_offsets(asked: Asked) -> Ruling:
@@ -241,7 +233,7 @@ def _withhold_shared(asked: Asked, group: Any) -> list[dict[str, Any]]:
     group.topics, denied = split(
         group.topics, lambda topic: asked.may_topic(Operation.DESCRIBE, topic, "topic_name")
     )
-    return Partitions(name="topic_name").refusals(denied, TOPIC_DENIED)
+    return PartitionFields(name="topic_name").refusals(denied, TOPIC_DENIED)
 
 
 def alter_share_offsets(asked: Asked) -> Ruling:
@@ -279,8 +271,9 @@ GROUP_GUARDS: dict[int, Guard] = {
     Api.CONSUMER_GROUP_DESCRIBE: describing("group_ids"),
     Api.SHARE_GROUP_HEARTBEAT: subscribing,
     Api.SHARE_GROUP_DESCRIBE: describing("group_ids"),
-    Api.SHARE_FETCH: sharing,
-    Api.SHARE_ACKNOWLEDGE: sharing,
+    # Their topics are those of a share session: the handlers ask for each, whenever it is served.
+    Api.SHARE_FETCH: reading(error_message=MESSAGE),
+    Api.SHARE_ACKNOWLEDGE: reading(error_message=MESSAGE),
     Api.DESCRIBE_SHARE_GROUP_OFFSETS: describe_share_offsets,
     Api.ALTER_SHARE_GROUP_OFFSETS: alter_share_offsets,
     Api.DELETE_SHARE_GROUP_OFFSETS: delete_share_offsets,

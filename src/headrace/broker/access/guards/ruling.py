@@ -15,7 +15,7 @@ from headrace.broker.access.acls import Resource
 from headrace.broker.access.session import Session
 from headrace.wire import ErrorCode, Request
 
-__all__ = ["CODES", "Asked", "Guard", "Partitions", "Ruling", "split"]
+__all__ = ["CODES", "Asked", "Guard", "PartitionFields", "Ruling", "split"]
 
 T = TypeVar("T")
 Answer = dict[str, Any]
@@ -86,7 +86,7 @@ def split(items: Iterable[T], allowed: Callable[[T], bool]) -> tuple[list[T], li
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Partitions:
+class PartitionFields:
     """Where an API names topics and partitions, in its request and in its answer."""
 
     items: str = "topics"

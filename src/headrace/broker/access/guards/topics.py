@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from headrace.broker.access.acls import CLUSTER_NAME, Operation, Resource
-from headrace.broker.access.guards.ruling import CODES, Asked, Guard, Partitions, Ruling, split
+from headrace.broker.access.guards.ruling import CODES, Asked, Guard, PartitionFields, Ruling, split
 from headrace.wire import Api
 
 __all__ = ["TOPIC_GUARDS"]
@@ -15,7 +15,7 @@ MESSAGE = "not allowed for this user"
 
 # --- records ------------------------------------------------------------------------------------
 
-PRODUCED = Partitions(
+PRODUCED = PartitionFields(
     items="topic_data",
     parts="partition_data",
     index="index",
@@ -25,7 +25,7 @@ PRODUCED = Partitions(
     by_id=True,
     extra=(("base_offset", -1), ("log_append_time", -1)),
 )
-FETCHED = Partitions(
+FETCHED = PartitionFields(
     name="topic",
     index="partition",
     into="responses",
@@ -44,7 +44,7 @@ def produce(asked: Asked) -> Ruling:
     return Ruling(into=PRODUCED.into, refused=PRODUCED.refusals(denied, code))
 
 
-def per_partition(operation: Operation, shape: Partitions) -> Guard:
+def per_partition(operation: Operation, shape: PartitionFields) -> Guard:
     """The operation on every topic named; the others are answered partition by partition."""
     return lambda asked: shape.each(asked, operation)
 
@@ -69,13 +69,7 @@ def _may_describe_or_create(asked: Asked, topic: Any) -> bool:
     creates = asked.body.allow_auto_topic_creation and asked.creates_topics
     if not creates or name is None or asked.topic_exists(name):
         return True
-    return _may_create(asked, name)
-
-
-def _may_create(asked: Asked, name: str) -> bool:
-    session = asked.session
-    on_cluster = session.sees(Operation.CREATE, Resource.CLUSTER, CLUSTER_NAME)
-    return on_cluster or session.may(Operation.CREATE, Resource.TOPIC, name)
+    return asked.session.may_create(name)
 
 
 def _hidden(asked: Asked, topic: Any) -> dict[str, Any]:
@@ -130,12 +124,12 @@ def _edit_described(asked: Asked, answer: dict[str, Any]) -> None:
 def create_topics(asked: Asked) -> Ruling:
     """Creating on the cluster, or on the topic."""
     body = asked.body
-    body.topics, denied = split(body.topics, lambda topic: _may_create(asked, topic.name))
+    body.topics, denied = split(body.topics, lambda topic: asked.session.may_create(topic.name))
     return Ruling(into="topics", refused=[_refused(topic.name) for topic in denied])
 
 
 def delete_topics(asked: Asked) -> Ruling:
-    """By name or by id; whoever may not see a topic does not learn its name from its id."""
+    """By name or by id; a user who may not see a topic does not learn its name from its id."""
     body = asked.body
     body.topics, denied = split(body.topics, lambda topic: asked.may_topic(Operation.DELETE, topic))
     refused = [{**_refused(_shown(asked, topic)), "topic_id": topic.topic_id} for topic in denied]
@@ -165,12 +159,12 @@ def _refused(name: str | None) -> dict[str, Any]:
 TOPIC_GUARDS: dict[int, Guard] = {
     Api.PRODUCE: produce,
     Api.FETCH: per_partition(Operation.READ, FETCHED),
-    Api.LIST_OFFSETS: per_partition(Operation.DESCRIBE, Partitions()),
-    Api.DELETE_RECORDS: per_partition(Operation.DELETE, Partitions(extra=(("low_watermark", -1),))),
+    Api.LIST_OFFSETS: per_partition(Operation.DESCRIBE, PartitionFields()),
+    Api.DELETE_RECORDS: per_partition(Operation.DELETE, PartitionFields(extra=(("low_watermark", -1),))),
     Api.OFFSET_FOR_LEADER_EPOCH: per_partition(
-        Operation.DESCRIBE, Partitions(name="topic", index="partition", out_index="partition")
+        Operation.DESCRIBE, PartitionFields(name="topic", index="partition", out_index="partition")
     ),
-    Api.DESCRIBE_PRODUCERS: per_partition(Operation.READ, Partitions(parts="partition_indexes")),
+    Api.DESCRIBE_PRODUCERS: per_partition(Operation.READ, PartitionFields(parts="partition_indexes")),
     Api.METADATA: metadata,
     Api.DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions,
     Api.CREATE_TOPICS: create_topics,

@@ -3,7 +3,7 @@
 /** An answer that was not a success, or no answer; `next` is what to do about it. */
 export class Problem extends Error {
   constructor({ status = 0, title = "", detail = "", next = "", fields = {} }) {
-    super(detail || title || `the server answered ${status}`);
+    super(detail || title || `the server responded with ${status}`);
     this.name = "Problem";
     this.status = status;
     this.title = title;
@@ -18,6 +18,9 @@ let whenUnauthorised = () => {};
 export function onUnauthorised(callback) {
   whenUnauthorised = callback;
 }
+
+/** The server asks who this is, or says that it no longer knows. */
+export const unauthorised = () => whenUnauthorised();
 
 /** A path under /v1 from parts that may hold anything, with its query (an object, or pairs); empty values are left out. */
 export function path(parts, query = {}) {
@@ -49,11 +52,11 @@ async function request(method, url, body, signal) {
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new Problem({
-      title: "No answer", detail: "The console does not answer.",
-      next: "Look whether its process still runs; this page goes on by itself once it does.",
+      title: "No response", detail: "The console is not responding.",
+      next: "Check that its process is running; this page continues on its own once it is.",
     });
   }
-  if (response.status === 401) whenUnauthorised();
+  if (response.status === 401) unauthorised();
   return answerOf(response);
 }
 
@@ -72,6 +75,6 @@ function parsed(text) {
   try {
     return JSON.parse(text);
   } catch {
-    return { title: "An answer that is not JSON", detail: text.slice(0, 200) };
+    return { title: "The response is not JSON", detail: text.slice(0, 200) };
   }
 }

@@ -94,6 +94,9 @@ const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
 /** "1 record", "2 records". */
 export const count = (value, noun, plural = `${noun}s`) => `${number(value)} ${value === 1 ? noun : plural}`;
 
+/** How many records a topic or a partition holds, which may be known as a bound only. */
+export const recordCount = ({ records, exact }) => (exact ? number(records) : `at most ${number(records)}`);
+
 /** A value of any JSON type on one line. */
 export function oneLine(value, limit = 400) {
   if (value === null || value === undefined) return "null";

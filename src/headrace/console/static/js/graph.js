@@ -1,6 +1,7 @@
 // The graph of an application as the page draws it. Pure.
 
 const INNER = new Set(["step", "window"]);
+const OPERATORS = new Set([...INNER, "join", "table", "group"]);
 
 /** Nodes and edges ({ from, to }) of what the server describes. */
 export const graphOf = ({ nodes, edges }) => collapsed({ nodes, edges });
@@ -29,7 +30,9 @@ function collapsed({ nodes, edges }) {
 
 function joined(chain) {
   const newest = chain[chain.length - 1];
-  return { ...newest, id: chain[0].id, sample: newest.id, kind: chain.some((each) => each.kind === "window") ? "window" : "step", title: chain[0].label, label: chain.slice(1).map((each) => each.label).join(" → ") };
+  const kept = chain.find((each) => typeof each.state_rows === "number") ?? {};
+  const state = { state_rows: kept.state_rows, state_bytes: kept.state_bytes, state_skew: kept.state_skew, state_oldest: kept.state_oldest };
+  return { ...newest, ...state, id: chain[0].id, sample: newest.id, kind: chain.some((each) => each.kind === "window") ? "window" : "step", title: chain[0].label, label: chain.slice(1).map((each) => each.label).join(" → ") };
 }
 
 function grouped(edges, by, of) {
@@ -39,7 +42,7 @@ function grouped(edges, by, of) {
 }
 
 /** What a node is called: steps by what they do, everything else by its name. */
-export const titleOf = (node) => node.title ?? (INNER.has(node.kind) ? node.label ?? node.name : node.name ?? node.label);
+export const titleOf = (node) => node.title ?? (OPERATORS.has(node.kind) ? node.label ?? node.name : node.name ?? node.label);
 
 /** Topics that take what falls out of the way: dead letters and late records. */
 export const isAside = (node) => node.kind === "topic" && /\.(dead|late)$/.test(node.name ?? "");

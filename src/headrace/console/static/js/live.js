@@ -1,5 +1,7 @@
 // What moves: one stream of `status` events for the whole page, once a second, so that nothing polls.
 
+import { unauthorised } from "./api.js";
+
 const RETRY_MS = 2_000;
 const KEPT = 120; // samples of a history: two minutes
 
@@ -33,6 +35,9 @@ export function connect() {
     live.lastAt = Date.now();
     remember(live.status);
     changed();
+  });
+  source.addEventListener("problem", (event) => {
+    if (JSON.parse(event.data).status === 401) unauthorised(); // the token was removed meanwhile
   });
   source.onerror = () => {
     const gone = source?.readyState === EventSource.CLOSED;

@@ -83,20 +83,20 @@ function buildState() {
 
 function stateOf({ status, connected }) {
   if (!status || !connected) {
-    return [{ name: "Live", word: status ? "reconnecting" : "connecting", tone: "warn", title: "The stream of changes" }];
+    return [{ name: "Live", word: status ? "reconnecting" : "connecting", tone: "warn", title: "The event stream" }];
   }
   const away = status.problems?.topics;
-  const pills = [{ name: "Log", tone: away ? "bad" : "ok", word: away ? "away" : "up", title: away ?? "The log answers" }];
+  const pills = [{ name: "Log", tone: away ? "bad" : "ok", word: away ? "unreachable" : "up", title: away ?? "The log is reachable" }];
   if (status.driver) {
     pills.push({
       name: "Driver", tone: status.driver.running ? "ok" : "warn", word: status.driver.running ? "running" : "not running",
-      title: status.driver.running ? "headrace run is at work" : "Start the application with headrace run FILE",
+      title: status.driver.running ? "headrace run is running" : "Start the application with headrace run FILE",
     });
   }
   return pills;
 }
 
-const THEMES = { system: ["system", "As the system"], light: ["sun", "Light"], dark: ["moon", "Dark"] };
+const THEMES = { system: ["system", "System"], light: ["sun", "Light"], dark: ["moon", "Dark"] };
 
 function themeSwitch() {
   const button = h("button", { class: "quiet icon-only", type: "button", id: "theme", onclick: next });
@@ -109,7 +109,7 @@ function themeSwitch() {
   function shown() {
     const [name, words] = THEMES[window.headraceTheme.choice()];
     put(button, icon(name));
-    button.title = `Colours: ${words.toLowerCase()}. Press to change`;
+    button.title = `Theme: ${words.toLowerCase()}. Click to change`;
     button.setAttribute("aria-label", button.title);
   }
   shown();

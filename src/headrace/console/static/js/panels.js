@@ -11,10 +11,10 @@ export const PANELS = [
   { id: "alerts", title: "Alerts", icon: "alerts", group: "Now", module: "./panels/alerts.js", badge: alertCount },
   { id: "topics", title: "Topics", icon: "topics", group: "Log", module: "./panels/topics.js" },
   { id: "groups", title: "Groups", icon: "groups", group: "Log", module: "./panels/groups.js" },
-  { id: "late", title: "Late", icon: "late", group: "Care", module: "./panels/late.js" },
-  { id: "dead-letters", title: "Dead letters", icon: "dead", group: "Care", module: "./panels/dead_letters.js", badge: deadCount },
-  { id: "rebuild", title: "Rebuild", icon: "rebuild", group: "Care", module: "./panels/rebuild.js", role: "admin" },
-  { id: "audit", title: "Audit", icon: "audit", group: "Care", module: "./panels/audit.js", role: "admin" },
+  { id: "late", title: "Late", icon: "late", group: "Operations", module: "./panels/late.js" },
+  { id: "dead-letters", title: "Dead letters", icon: "dead", group: "Operations", module: "./panels/dead_letters.js", badge: deadCount },
+  { id: "rebuild", title: "Rebuild", icon: "rebuild", group: "Operations", module: "./panels/rebuild.js", role: "admin" },
+  { id: "audit", title: "Audit", icon: "audit", group: "Operations", module: "./panels/audit.js", role: "admin" },
 ];
 
 /** The panel of an address; the first one where there is none of that name. */

@@ -1,4 +1,4 @@
-// Panels that were drawn for one application are drawn anew when another is there: it was started, or changed.
+// Panels that were drawn for one application are drawn again when another is there: it was started, or changed.
 
 import { watch } from "./live.js";
 import { refresh } from "./router.js";

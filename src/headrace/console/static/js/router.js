@@ -26,7 +26,7 @@ export function go(parts, query) {
   location.hash = link(parts, query);
 }
 
-/** Shows the same place anew. */
+/** Shows the same place again. */
 export function refresh() {
   window.dispatchEvent(new HashChangeEvent("hashchange"));
 }

@@ -12,18 +12,18 @@ export async function show({ root, signal }) {
   const list = alertList();
   const none = h("div", {});
   const said = table({
-    caption: "What the driver said", key: (each) => `${each.at} ${each.text}`, order: { column: "at", descending: true }, empty: "Nothing yet.",
+    caption: "Messages from the driver", key: (each) => `${each.at} ${each.text}`, order: { column: "at", descending: true }, empty: "Nothing yet.",
     columns: [
       { id: "at", title: "When", value: (each) => each.at, text: (each) => time(each.at * 1000) },
       { id: "text", title: "What", text: (each) => each.text, wide: true },
     ],
   });
-  const messages = h("section", { hidden: true }, h("h2", {}, "What the driver said"), said.element);
-  put(root, heading("Alerts", "Lag, late and dead records, stopped queries: what needs a hand now."), none, list.element, messages);
+  const messages = h("section", { hidden: true }, h("h2", {}, "Messages from the driver"), said.element);
+  put(root, heading("Alerts", "Lag, late records, dead letters and stopped queries that need attention."), none, list.element, messages);
 
   function update(alerts) {
     list.update(alerts);
-    put(none, alerts.length ? null : empty("All is well", "Nothing needs you. Alerts appear here and in the navigation while they hold, and go by themselves."));
+    put(none, alerts.length ? null : empty("All is well", "There are no active alerts. They appear here and in the navigation, and disappear once they are resolved."));
   }
 
   update((await read(path(["alerts"]), signal)).alerts);

@@ -14,13 +14,13 @@ export async function show({ root, signal }) {
   const detail = h("div", { class: "under" });
   const entries = table({
     caption: "Changes", key: (each) => `${each.partition}@${each.offset}`, order: null,
-    choose: (each) => put(detail, h("h2", {}, "The whole entry"), valueBlock(each)),
+    choose: (each) => put(detail, h("h2", {}, "Full entry"), valueBlock(each)),
     columns: [
       { id: "at", title: "When", text: (each) => time(each.at), hint: (each) => exact(each.at) },
       { id: "who", title: "Who", text: (each) => each.who ?? "" },
       { id: "from", title: "From", text: (each) => each.from ?? "", mono: true },
       { id: "action", title: "What", text: (each) => each.action ?? "", mono: true, wide: true },
-      { id: "target", title: "Of what", text: (each) => oneLine(each.target ?? "", 120), mono: true },
+      { id: "target", title: "Target", text: (each) => oneLine(each.target ?? "", 120), mono: true },
       { id: "outcome", title: "Outcome", fill: fillOutcome },
     ],
   });
@@ -36,7 +36,7 @@ export async function show({ root, signal }) {
     state.next = page.next ?? null;
     further.hidden = !state.next;
     entries.element.hidden = !state.entries.length;
-    put(none, state.entries.length ? null : empty("No changes yet", "Creating a topic, sending a record, a redrive, a rebuild: each leaves a line here."));
+    put(none, state.entries.length ? null : empty("No changes yet", "Creating a topic, sending a record, redriving and rebuilding each leave an entry here."));
     entries.update(state.entries);
   }
 

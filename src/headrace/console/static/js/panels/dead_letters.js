@@ -5,7 +5,7 @@ import { icon } from "../icons.js";
 import { change, path, read } from "../api.js";
 import { watch } from "../live.js";
 import { link } from "../router.js";
-import { count, oneLine, time } from "../format.js";
+import { bytes, count, oneLine, time } from "../format.js";
 import { headersOf } from "../model.js";
 import { may } from "../user.js";
 import { askFor } from "../parts/dialog.js";
@@ -14,6 +14,7 @@ import { table } from "../parts/table.js";
 import { facts, valueBlock } from "../parts/value.js";
 
 const PAGE = 200;
+const REASONS = 12; // the most frequent; the rest is found by searching
 
 const idOf = (letter) => `${letter.topic}:${letter.partition}:${letter.offset}`;
 
@@ -21,26 +22,27 @@ export async function show({ root, signal }) {
   const state = { letters: [], next: null, chosen: new Set(), turn: 0 };
   const trouble = h("div", {});
   const none = h("div", {});
-  const detail = h("aside", { class: "record-detail", "aria-label": "The chosen letter", tabindex: "0" }, empty("No letter chosen", "Choose one to see why it died."));
+  const detail = h("aside", { class: "record-detail", "aria-label": "Selected dead letter", tabindex: "0" }, empty("No dead letter selected", "Select one to see its reason."));
   const all = h("input", { type: "checkbox", "aria-label": "Select all shown", onchange: () => selectAll(all.checked) });
-  const redrive = h("button", { type: "button", class: "primary", disabled: true, onclick: sendAgain }, icon("rebuild"), h("span", {}, "Send again"));
+  const redrive = h("button", { type: "button", class: "primary", disabled: true, onclick: sendAgain }, icon("rebuild"), h("span", {}, "Redrive"));
   const search = h("input", { type: "search", placeholder: "Filter by reason or value", "aria-label": "Filter by reason or value", oninput: draw });
   const letters = table({
-    caption: "Dead letters", key: idOf, empty: "None holds that.", choose: (letter) => put(detail, letterDetail(letter)),
+    caption: "Dead letters", key: idOf, empty: "No dead letter matches.", choose: (letter) => put(detail, letterDetail(letter)),
     columns: [
       { id: "pick", title: "", fill: fillPick },
       { id: "at", title: "When", text: (each) => time(each.timestamp) },
-      { id: "source", title: "Came from", text: sourceText, mono: true },
-      { id: "reason", title: "Reason", text: (each) => each.reason ?? "no reason given", wide: true },
+      { id: "source", title: "Source", text: sourceText, mono: true },
+      { id: "reason", title: "Reason", text: said, wide: true },
       { id: "value", title: "Value", text: (each) => oneLine(each.value, 120), mono: true, wide: true },
       { id: "again", title: "", fill: fillAgain },
     ],
   });
   letters.element.querySelector("th").append(all);
-  const further = h("button", { type: "button", hidden: true, onclick: () => load(state.next) }, "Further letters");
+  const further = h("button", { type: "button", hidden: true, onclick: () => load(state.next) }, "Load more");
   const body = h("div", { class: "records" }, h("div", { class: "record-list" }, letters.element, further), detail);
+  const reasons = h("div", { class: "toolbar", role: "group", "aria-label": "Reasons of the dead letters shown" });
   const toolbar = h("div", { class: "toolbar" }, search, may("writer") && redrive);
-  put(root, heading("Dead letters", "Records that could not be read, with the reason and where they stood. Sent again they go to the topic they came from."), trouble, none, toolbar, body);
+  put(root, heading("Dead letters", "Records that could not be processed, with the reason and their source. Redriving sends them back to their source topic."), trouble, none, toolbar, reasons, body);
 
   function shown() {
     const wanted = search.value.trim().toLowerCase();
@@ -49,12 +51,20 @@ export async function show({ root, signal }) {
 
   function draw() {
     const there = state.letters.length > 0;
-    put(none, there ? null : empty("No dead letters", "Every record so far could be read. One that cannot appears here with its reason; the pipeline goes on meanwhile."));
+    put(none, there ? null : empty("No dead letters", "Every record so far was processed. One that cannot be appears here with its reason, while the pipeline continues."));
     toolbar.hidden = !there;
+    reasons.hidden = !there;
+    put(reasons, ...byReason(state.letters).map(([reason, letters]) => h("button", { type: "button", onclick: () => choose(reason) }, `${reason} (${letters})`)));
     body.hidden = !there;
     letters.update(shown());
     redrive.disabled = !state.chosen.size;
-    say(redrive.lastChild, state.chosen.size ? `Send ${count(state.chosen.size, "letter")} again` : "Send again");
+    say(redrive.lastChild, state.chosen.size ? `Redrive ${count(state.chosen.size, "dead letter")}` : "Redrive");
+  }
+
+  /** Shows the letters of one reason; chosen again, all of them. */
+  function choose(reason) {
+    search.value = search.value === reason ? "" : reason;
+    draw();
   }
 
   function fillPick(cell, letter) {
@@ -78,12 +88,12 @@ export async function show({ root, signal }) {
   async function sendAgain() {
     const chosen = state.letters.filter((letter) => state.chosen.has(idOf(letter)));
     const answer = await askFor({
-      title: `Send ${count(chosen.length, "letter")} again?`, action: "Send again", fields: [],
-      about: "Each goes to the topic it came from, with the key and value that it has. What made it die must be mended first, or it comes back here.",
+      title: `Redrive ${count(chosen.length, "dead letter")}?`, action: "Redrive", fields: [],
+      about: "Each is sent to its source topic with its key and value. Fix the cause first, or it comes back here.",
       submit: () => change("POST", path(["dead-letters", "redrive"]), { letters: chosen.map(({ topic, partition, offset }) => ({ topic, partition, offset })) }),
     });
     if (!answer) return;
-    notify(`${count(answer.sent, "letter")} sent again.`, answer.skipped ? { next: `${count(answer.skipped, "letter")} did not say where they came from and stay.` } : {});
+    notify(`${count(answer.sent, "dead letter")} redriven.`, answer.skipped ? { next: `${count(answer.skipped, "dead letter")} skipped: the source is unknown, or the original record is gone.` } : {});
     state.chosen.clear();
     all.checked = false;
     await load();
@@ -109,10 +119,23 @@ export async function show({ root, signal }) {
   }, signal);
 }
 
+/** Why a letter is dead: its error begins with the reason that it shares with others, or stands beside it. */
+function said({ reason, error }) {
+  if (!error) return reason ?? "no reason given";
+  return !reason || error.startsWith(reason) ? error : reason;
+}
+
+/** Reasons with the number of letters of each, most frequent first. */
+function byReason(letters) {
+  const counts = new Map();
+  for (const { reason } of letters) counts.set(reason ?? "no reason given", (counts.get(reason ?? "no reason given") ?? 0) + 1);
+  return [...counts].sort((one, other) => other[1] - one[1]).slice(0, REASONS);
+}
+
 const sourceText = ({ source }) => (source ? `${source.topic}:${source.partition}@${source.offset}` : "unknown");
 
 function fillAgain(cell, letter) {
-  const tag = cell.firstElementChild ?? cell.appendChild(h("span", { class: "tag is-ok" }, "sent again"));
+  const tag = cell.firstElementChild ?? cell.appendChild(h("span", { class: "tag is-ok" }, "redriven"));
   tag.hidden = !(letter.redriven);
 }
 
@@ -122,9 +145,10 @@ function letterDetail(letter) {
   return [
     h("h2", {}, `${letter.topic}:${letter.partition}@${letter.offset}`),
     facts([
-      ["Reason", letter.reason], ["Error", letter.error && h("code", {}, letter.error)],
-      ["Came from", source && h("a", { href: link(["topics", source.topic], { partition: source.partition, offset: source.offset }) }, sourceText(letter))],
-      ["Died", time(letter.timestamp)], ["Given up by", letter.owner], ["Key", letter.key === null || letter.key === undefined ? null : h("code", {}, oneLine(letter.key, 2_000))],
+      ["Reason", said(letter)], ["Error", letter.error && !letter.error.startsWith(letter.reason ?? "") && h("code", {}, letter.error)],
+      ["Truncated", letter.truncated ? `${bytes(letter.truncated)} in total; the whole record is at its source` : null],
+      ["Source", source && h("a", { href: link(["topics", source.topic], { partition: source.partition, offset: source.offset }) }, sourceText(letter))],
+      ["Time", time(letter.timestamp)], ["Given up by", letter.owner], ["Key", letter.key === null || letter.key === undefined ? null : h("code", {}, oneLine(letter.key, 2_000))],
     ]),
     headers.length ? [h("h3", {}, "Headers"), facts(headers.map(([name, value]) => [name, h("code", {}, value === null ? "null" : oneLine(value, 2_000))]))] : null,
     h("h3", {}, "Value"), valueBlock(letter.value, letter.encoding),

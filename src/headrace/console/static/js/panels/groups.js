@@ -21,13 +21,13 @@ async function showGroups({ root, signal }) {
       { id: "group", title: "Group", value: (group) => group.group, text: (group) => group.group, href: (group) => link(["groups", group.group]), wide: true },
       { id: "state", title: "State", value: (group) => group.state, fill: fillState },
       { id: "members", title: "Members", value: membersOf, text: (group) => number(membersOf(group)), end: true },
-      { id: "lag", title: "Lag", value: (group) => group.lag_records ?? -1, text: (group) => number(group.lag_records), end: true, about: "Records that it has not read yet" },
-      { id: "seconds", title: "In time", value: (group) => group.lag_seconds ?? -1, text: (group) => span(group.lag_seconds), end: true, about: "How long the oldest of them has waited" },
-      { id: "trend", title: "Lag, lately", fill: (cell, group) => fillTrend(cell, trendOf(group, trends)) },
+      { id: "lag", title: "Lag", value: (group) => group.lag_records ?? -1, text: (group) => number(group.lag_records), end: true, about: "Records that the group has not read yet" },
+      { id: "seconds", title: "Lag (time)", value: (group) => group.lag_seconds ?? -1, text: (group) => span(group.lag_seconds), end: true, about: "How long the oldest unread record has waited" },
+      { id: "trend", title: "Lag trend", fill: (cell, group) => fillTrend(cell, trendOf(group, trends)) },
     ],
   });
   const none = h("div", {});
-  put(root, heading("Groups", "Consumers that share a topic's partitions, and how far behind each group is."), none, list.element);
+  put(root, heading("Groups", "Consumers that share the partitions of topics, and the lag of each group."), none, list.element);
 
   function update(groups) {
     put(none, groups.length ? null : empty("No groups yet", "A group appears when a consumer joins it or commits an offset:", command("headrace tail shop.orders --group inspection")));
@@ -58,7 +58,7 @@ function trendOf(group, trends) {
 }
 
 function fillTrend(cell, trend) {
-  const line = cell.firstElementChild ?? cell.appendChild(spark("Lag, lately"));
+  const line = cell.firstElementChild ?? cell.appendChild(spark("Lag trend"));
   drawSpark(line, trend);
 }
 
@@ -82,14 +82,14 @@ async function showGroup({ root, parts: [name], signal }) {
 
   function update(now) {
     put(about, facts([["State", String(now.state ?? "").toLowerCase()], ["Type", now.type],
-      ["Behind", `${count(now.lag_records, "record")}${now.lag_seconds ? `, ${span(now.lag_seconds)}` : ""}`]], { inline: true }));
+      ["Lag", `${count(now.lag_records, "record")}${now.lag_seconds ? `, ${span(now.lag_seconds)}` : ""}`]], { inline: true }));
     partitions.update(now.partitions ?? []);
     drawTrend();
   }
 
   function drawTrend() {
     const all = trendOf({ group: name }, new Map([[name, trend]])).slice(-240);
-    chart.update({ times: all.map(([at]) => at), series: [{ name: "records behind", values: all.map(([, lag]) => lag) }] });
+    chart.update({ times: all.map(([at]) => at), series: [{ name: "lag", values: all.map(([, lag]) => lag) }] });
   }
 
   update(group);
@@ -109,14 +109,14 @@ async function showGroup({ root, parts: [name], signal }) {
 
 function partitionTable() {
   return table({
-    caption: "Partitions", key: (each) => `${each.topic}:${each.partition}`, order: { column: "lag", descending: true }, empty: "It has committed nothing yet.",
+    caption: "Partitions", key: (each) => `${each.topic}:${each.partition}`, order: { column: "lag", descending: true }, empty: "No committed offsets yet.",
     columns: [
       { id: "topic", title: "Topic", value: (each) => each.topic, text: (each) => each.topic, href: (each) => link(["topics", each.topic]), wide: true },
       { id: "partition", title: "Partition", value: (each) => each.partition, text: (each) => each.partition, end: true },
       { id: "committed", title: "Committed", value: (each) => each.committed, text: (each) => number(each.committed), end: true },
       { id: "end", title: "Log end", value: endOf, text: (each) => number(endOf(each)), end: true },
       { id: "lag", title: "Lag", value: (each) => each.lag_records ?? -1, text: (each) => number(each.lag_records), end: true },
-      { id: "seconds", title: "In time", value: (each) => each.lag_seconds ?? -1, text: (each) => span(each.lag_seconds), end: true },
+      { id: "seconds", title: "Lag (time)", value: (each) => each.lag_seconds ?? -1, text: (each) => span(each.lag_seconds), end: true },
       { id: "member", title: "Member", text: (each) => each.member_id ?? "", mono: true },
     ],
   });
@@ -126,7 +126,7 @@ const endOf = (each) => each.log_end ?? each.end ?? null;
 
 function members(list) {
   const shown = table({
-    caption: "Members", key: (each) => each.member_id, empty: "Nobody is in it now; its offsets are kept.",
+    caption: "Members", key: (each) => each.member_id, empty: "No members; the committed offsets are kept.",
     columns: [
       { id: "client", title: "Client", value: (each) => each.client_id, text: (each) => each.client_id ?? "" },
       { id: "host", title: "Host", value: (each) => each.host, text: (each) => each.host ?? "" },

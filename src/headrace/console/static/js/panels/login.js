@@ -28,10 +28,10 @@ export function showLogin(root) {
 
     put(root, h("form", { class: "login card", onsubmit: submit },
       h("h1", { tabindex: "-1" }, "Sign in"),
-      h("p", { class: "muted" }, "This console asks who you are. Paste the token that you were given."),
+      h("p", { class: "muted" }, "This console requires a login. Paste your token."),
       h("label", { class: "field" }, h("span", { class: "label" }, "Token"), token), failure, button,
       h("details", {}, h("summary", {}, "I have none"),
-        h("p", {}, "Whoever runs this console makes one, with the role reader, writer or admin:"),
+        h("p", {}, "An administrator creates one, with the role reader, writer or admin:"),
         command("headrace console token add NAME --role reader"))));
     token.focus();
   });

@@ -27,7 +27,7 @@ export async function show({ root, signal }) {
   const tiles = h("div", { class: "tiles" });
   const charts = h("div", { class: "cards", id: "charts" });
   put(root, heading(application ? `Overview of ${application.name}` : "Overview",
-    application ? "What comes in, what it becomes, and how fresh that is." : "The log; no application runs on this data folder.", canSend && toSend(application.streams[0])),
+    application ? "Incoming records, the views made from them, and how fresh they are." : "The log only; there is no application in this data folder.", canSend && toSend(application.streams[0])),
   alerts.element, tiles,
   h("div", { class: "overview-columns" }, h("section", { "aria-label": "Views" }, charts), canSend && sendCard(application.streams, views, signal)));
   if (!pipelines.problem) renewWithApplication(pipelines, signal);
@@ -51,32 +51,32 @@ function kept(error) {
 }
 
 function noViews(application) {
-  if (application) return empty("No views yet", "This application keeps none in a store that the console can read.");
-  return empty("No application here yet",
-    "Views, their charts and the pipeline appear once an application runs on the data folder of this console:",
-    command("headrace run app.py"), "or see one at work:", command("headrace demo"));
+  if (application) return empty("No views yet", "This application has no view in a store that the console can read.");
+  return empty("No application yet",
+    "Views, charts and the pipeline appear once an application runs with this console's data folder:",
+    command("headrace run app.py"), "or try the demo:", command("headrace demo"));
 }
 
 function viewCard(view, signal) {
   const chart = viewChart(view, { signal });
   const fresh = h("span", { class: "fresh" });
-  const books = h("span", { class: "muted" });
+  const counters = h("span", { class: "muted" });
   const element = h("article", { class: "card", "data-view": view.name },
     h("header", {}, h("h2", {}, h("a", { href: link(["views", view.name]) }, view.name)), fresh),
-    view.doc && h("p", { class: "muted" }, view.doc), chart.element, h("footer", {}, h("span", { class: "muted" }, view.window ?? view.kind), books));
+    view.doc && h("p", { class: "muted" }, view.doc), chart.element, h("footer", {}, h("span", { class: "muted" }, view.window ?? view.kind), counters));
   return {
     element,
     update(now) {
       showFreshness(fresh, now);
-      say(books, booksText(now.books));
+      say(counters, countersText(now.counters));
       chart.refresh(now);
     },
   };
 }
 
-function booksText(books) {
-  if (!books) return "";
-  const parts = [["on time", books.on_time], ["corrected", books.corrected], ["dropped", books.dropped]];
+function countersText(counters) {
+  if (!counters) return "";
+  const parts = [["on time", counters.on_time], ["corrected", counters.corrected], ["dropped", counters.dropped]];
   return parts.filter(([name, value]) => value || name === "on time").map(([name, value]) => `${short(value ?? 0)} ${name}`).join(" · ");
 }
 
@@ -87,14 +87,14 @@ function tilesOf(status, application) {
   const coming = rates.length ? rates.reduce((sum, value) => sum + value, 0) : null;
   const fresh = (status.views ?? []).map((view) => view.freshness_s).filter((value) => typeof value === "number");
   const worst = (status.groups ?? []).filter((each) => each.lag_records !== null).sort((one, other) => (other.lag_records ?? 0) - (one.lag_records ?? 0))[0];
-  const books = (status.views ?? []).map((view) => view.books ?? {});
-  const sum = (name) => books.reduce((total, each) => total + (each[name] ?? 0), 0);
+  const counters = (status.views ?? []).map((view) => view.counters ?? {});
+  const sum = (name) => counters.reduce((total, each) => total + (each[name] ?? 0), 0);
   return [
-    { id: "in", title: "Coming in", value: rate(coming), about: streams.length ? count(streams.length, "stream") : count(topics.length, "topic"),
+    { id: "in", title: "Incoming", value: rate(coming), about: streams.length ? count(streams.length, "stream") : count(topics.length, "topic"),
       href: link(["topics"]), trend: summed(topics.map(topicRates)) },
     { id: "fresh", title: "Oldest view", value: fresh.length ? span(Math.max(...fresh)) : "–", about: count(fresh.length, "view"), href: link(["views"]) },
     { id: "lag", title: "Largest lag", value: worst ? number(worst.lag_records) : "–", about: worst?.group ?? "no groups", href: link(["groups"]) },
-    { id: "late", title: "Came late", value: short(sum("corrected") + sum("dropped")), about: `${short(sum("corrected"))} corrected, ${short(sum("dropped"))} dropped`, href: link(["late"]) },
+    { id: "late", title: "Late records", value: short(sum("corrected") + sum("dropped")), about: `${short(sum("corrected"))} corrected, ${short(sum("dropped"))} dropped`, href: link(["late"]) },
     { id: "dead", title: "Dead letters", value: number(deadOf(status)), about: "waiting", href: link(["dead-letters"]), tone: deadOf(status) ? "warn" : "" },
   ];
 }
@@ -133,6 +133,6 @@ function toSend(stream) {
 function sendCard(streams, views, signal) {
   return h("aside", { class: "card send-card", "aria-label": "Send a record" },
     h("header", {}, h("h2", {}, icon("send"), "Send a record")),
-    h("p", { class: "muted" }, "Goes into the log as any client's would, and from there into the views."),
+    h("p", { class: "muted" }, "It is written to the log like that of any other client, and appears in the views."),
     sendForm({ streams, views: () => views, signal }));
 }

@@ -5,7 +5,7 @@ import { path, read } from "../api.js";
 import { watch } from "../live.js";
 import { renewWithApplication } from "../renewing.js";
 import { link } from "../router.js";
-import { cell, moment, rate, span, time } from "../format.js";
+import { bytes, cell, count, moment, rate, short, span, time } from "../format.js";
 import { graphOf, isAside, titleOf } from "../graph.js";
 import { attempt, command, empty, heading } from "../parts/notice.js";
 import { layout, wire } from "../parts/layout.js";
@@ -14,24 +14,24 @@ import { facts } from "../parts/value.js";
 
 const SIZE = { boxWidth: 204, boxHeight: 62, gapX: 40, gapY: 18 };
 const PAD = 14;
-const KINDS = { topic: "topic", query: "query", step: "step", window: "window", view: "view", hook: "hook", store: "store" };
+const KINDS = { topic: "topic", query: "query", step: "step", window: "window", join: "join", table: "table", group: "group", view: "view", hook: "hook", store: "store" };
 
 export async function show({ root, query, signal }) {
   const pipelines = await read(path(["pipelines"]), signal);
   renewWithApplication(pipelines, signal);
   const graph = graphOf(pipelines);
-  put(root, heading("Pipeline", "From topics through queries to views. Choose a node to see rows of it."));
+  put(root, heading("Pipeline", "From topics through queries to views. Select a node to see its rows."));
   if (!graph.nodes.length) {
-    root.append(empty("No pipeline here yet", "The graph appears once an application runs on the data folder of this console:", command("headrace run app.py")));
+    root.append(empty("No pipeline yet", "The graph appears once an application runs with this console's data folder:", command("headrace run app.py")));
     return;
   }
-  const detail = h("section", { class: "card node-detail", "aria-label": "The chosen node", "aria-live": "off" }, empty("No node chosen", "Choose one in the graph to see rows of it, its rate and its time."));
+  const detail = h("section", { class: "card node-detail", "aria-label": "Selected node", "aria-live": "off" }, empty("No node selected", "Select one in the graph to see its rows, rate and watermark."));
   const boxes = new Map();
   const choose = (node) => {
     for (const [id, box] of boxes) box.element.setAttribute("aria-pressed", String(id === node.id));
     showNode(detail, node, signal).then(() => detail.scrollIntoView({ block: "nearest" }));
   };
-  root.append(legend(), drawing(graph, boxes, choose), detail);
+  root.append(legend(graph.nodes), drawing(graph, boxes, choose), detail);
   watch(({ status }) => {
     for (const node of status.pipelines ? graphOf(status.pipelines).nodes : []) boxes.get(node.id)?.update(node);
   }, signal);
@@ -39,13 +39,13 @@ export async function show({ root, query, signal }) {
   if (wanted) choose(wanted);
 }
 
-const legend = () => h("ul", { class: "legend" }, ["topic", "query", "window", "view", "hook"].map((kind) =>
+const legend = (nodes) => h("ul", { class: "legend" }, ["topic", "table", "join", "group", "query", "window", "view", "hook"].filter((kind) => nodes.some((node) => node.kind === kind)).map((kind) =>
   h("li", {}, svg("svg", { class: "swatch", viewBox: "0 0 8 8", "aria-hidden": "true" }, svg("rect", { class: `kind-${kind}`, width: 8, height: 8 })), kind)));
 
 function drawing(graph, boxes, choose) {
   const placed = layout(graph.nodes.map((node) => ({ id: node.id, last: isAside(node) })), graph.edges, SIZE);
   const [width, height] = [placed.width + 2 * PAD, placed.height + 2 * PAD];
-  const picture = svg("svg", { class: "graph", width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": "The pipeline" });
+  const picture = svg("svg", { class: "graph", width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": "Pipeline" });
   const inner = svg("g", { transform: `translate(${PAD} ${PAD})` });
   for (const { from, to } of graph.edges) {
     const [one, other] = [placed.nodes.get(from), placed.nodes.get(to)];
@@ -59,7 +59,7 @@ function drawing(graph, boxes, choose) {
     inner.append(box.element);
   }
   picture.append(inner);
-  return h("div", { class: "graph-frame", tabindex: "0", role: "region", "aria-label": "The pipeline graph" }, picture);
+  return h("div", { class: "graph-frame", tabindex: "0", role: "region", "aria-label": "Pipeline graph" }, picture);
 }
 
 function nodeBox(node, { x, y }, choose) {
@@ -70,7 +70,7 @@ function nodeBox(node, { x, y }, choose) {
   place(flow, 12, 51);
   place(delay, SIZE.boxWidth - 12, 51);
   delay.setAttribute("text-anchor", "end");
-  const words = node.label && node.label !== titleOf(node) ? node.label : node.kind;
+  const words = node.label && node.label !== titleOf(node) ? node.label : kindText(node);
   const label = svg("text", { class: "node-label" }, clipped(words, 180, "11.5px"));
   place(label, 12, 34);
   const hint = svg("title", {});
@@ -116,8 +116,15 @@ function clipped(text, width, font) {
 }
 
 
+const kindText = (node) => (typeof node.stage === "number" ? `${node.kind} · stage ${node.stage}` : node.kind);
+
+const flowOf = (node) => (typeof node.records_per_s === "number" ? rate(node.records_per_s) : "");
+
+const stateText = (node) => (typeof node.state_rows === "number" ? `${short(node.state_rows)} rows, ${bytes(node.state_bytes)}` : "");
+
+/** What stands at the foot of a node: what an operator keeps, or else what passes. */
 function flowText(node) {
-  return typeof node.records_per_s === "number" ? rate(node.records_per_s) : "";
+  return stateText(node) || flowOf(node);
 }
 
 function delayText(node) {
@@ -131,7 +138,10 @@ async function showNode(place, node, signal) {
   const trouble = h("div", {});
   const rows = h("div", { class: "sample" });
   put(place, h("header", {}, h("h2", {}, titleOf(node)), linkOf(node)),
-    facts([["Kind", node.kind], ["What", node.label !== titleOf(node) ? node.label : null], ["State", node.state], ["Passing", flowText(node) || null],
+    facts([["Kind", node.kind], ["Description", node.label !== titleOf(node) ? node.label : null], ["State", node.state], ["Rate", flowOf(node) || null],
+      ["Keeps", typeof node.state_rows === "number" ? `${count(node.state_rows, "row")}, ${bytes(node.state_bytes)}` : null],
+      ["Skew", typeof node.state_skew === "number" ? `${node.state_skew.toFixed(1)} × the median bucket` : null],
+      ["Oldest", moment(node.state_oldest) ? time(node.state_oldest) : null], ["Planned", node.why || null],
       ["Watermark", moment(node.watermark) ? time(node.watermark) : null], ["Delay", typeof node.delay_s === "number" ? span(node.delay_s) : null], ["Error", node.error]], { inline: true }),
     trouble, rows);
   const sample = await attempt(trouble, () => read(path(["pipelines", "nodes", node.sample ?? node.id, "sample"], { limit: 20 }), signal), { signal });
@@ -146,7 +156,7 @@ function linkOf(node) {
 
 /** Rows of any shape: their own columns for objects, else the value in one. */
 function sampleTable(rows) {
-  if (!rows.length) return empty("No rows yet", "Nothing has passed here so far.");
+  if (!rows.length) return empty("No rows yet", "No data has passed through this node.");
   const flat = rows.map((row) => (row.partition !== undefined && row.offset !== undefined ? ofRecord(row) : row));
   const names = [...new Set(flat.flatMap((row) => Object.keys(row)))].slice(0, 16);
   const shown = table({

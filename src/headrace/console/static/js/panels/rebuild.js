@@ -1,4 +1,4 @@
-// Rebuild: every view anew from the start of the log, with progress; readers see the old rows until then.
+// Rebuild: every view again from the start of the log, with progress; readers see the old rows until then.
 
 import { h, keyed, put, say } from "../dom.js";
 import { icon } from "../icons.js";
@@ -17,9 +17,9 @@ export async function show({ root, signal }) {
   const button = h("button", { type: "button", class: "danger", onclick: () => begin(name) }, icon("rebuild"), "Rebuild all views");
   const state = h("p", { class: "rebuild-state", role: "status" });
   const bars = h("div", { class: "bars" });
-  put(root, heading("Rebuild", "Reads the log again from its start and builds every view anew. Readers see the old rows until the new ones are there; webhooks and mail stay silent."));
+  put(root, heading("Rebuild", "Reads the log from its start and rebuilds every view. Readers see the old rows until the new ones are ready; no webhooks or mail are sent again."));
   if (!name) {
-    root.append(empty("No application here", "There is nothing to rebuild until one runs on the data folder of this console:", command("headrace run app.py")));
+    root.append(empty("No application", "There is nothing to rebuild until one runs with this console's data folder:", command("headrace run app.py")));
     return;
   }
   root.append(h("section", { class: "card" }, h("h2", {}, name), state, bars, may("admin") && h("div", { class: "actions" }, button)));
@@ -54,9 +54,9 @@ function counted(positions, targets) {
 
 function stateText(pipelines) {
   const { rebuild } = pipelines;
-  if (isRebuilding(pipelines)) return `Rebuilding${rebuild ? ` since ${time(rebuild.began_at * 1000)}` : ""}. Readers see the old rows until the new ones are there.`;
+  if (isRebuilding(pipelines)) return `Rebuilding${rebuild ? ` since ${time(rebuild.began_at * 1000)}` : ""}. Readers see the old rows until the new ones are ready.`;
   if (rebuild?.done_at) return `Rebuilt at ${time(rebuild.done_at * 1000)}, in ${span(rebuild.done_at - rebuild.began_at)}.`;
-  return pipelines.running ? "Not rebuilt since the driver started." : "The driver does not run; start it with headrace run FILE, or with --rebuild to build everything anew.";
+  return pipelines.running ? "Not rebuilt since the driver started." : "The driver is not running. Start it with headrace run FILE; add --rebuild to rebuild all views.";
 }
 
 function makeBar() {
@@ -76,8 +76,8 @@ function fillBar(element, { name, state, done, all }) {
 async function begin(name) {
   const done = await askTyped({
     title: `Rebuild ${name}?`, word: name, action: "Rebuild",
-    about: "Every query starts again from the start of the log. That takes as long as reading it does; the views stay readable.",
+    about: "Every query starts over from the start of the log. This takes as long as reading the log; the views stay readable.",
     submit: () => change("POST", path(["pipelines", "rebuild"]), { confirm: name }).then(() => true),
   });
-  if (done) notify("The rebuild was asked for; its progress is below.");
+  if (done) notify("The rebuild was requested; its progress is shown below.");
 }

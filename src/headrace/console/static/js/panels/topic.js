@@ -4,7 +4,7 @@ import { h, put, say } from "../dom.js";
 import { change, path, read } from "../api.js";
 import { topicRate, topicRates, watch } from "../live.js";
 import { go, link, refresh } from "../router.js";
-import { bytes, count, number, rate } from "../format.js";
+import { bytes, count, number, rate, recordCount } from "../format.js";
 import { may } from "../user.js";
 import { askFor, askTyped } from "../parts/dialog.js";
 import { heading, notify } from "../parts/notice.js";
@@ -19,7 +19,7 @@ import { recordBrowser } from "../parts/record_browser.js";
 export async function showTopic({ root, parts: [name], query, signal }) {
   const topic = await read(path(["topics", name]), signal);
   const coming = h("b", {});
-  const trend = spark("Records coming in, lately");
+  const trend = spark("Incoming records");
   put(root, h("p", { class: "crumbs" }, h("a", { href: link(["topics"]) }, "Topics")),
     heading(name, null, h("span", { class: "coming" }, trend, coming),
       may("admin") && h("button", { type: "button", onclick: () => alter(topic, refresh) }, "Settings"),
@@ -36,9 +36,15 @@ export async function showTopic({ root, parts: [name], query, signal }) {
     const end = status.topics?.[name];
     say(coming, rate(topicRate(name)));
     drawSpark(trend, topicRates(name));
-    if (end?.partitions) partitions.update(topic.partitions.map((each) => ({ ...each, end: end.partitions[each.partition] ?? each.end })));
+    if (end?.partitions) partitions.update(topic.partitions.map((each) => grownTo(each, end.partitions[each.partition] ?? each.end)));
   }, signal);
   browser.begin();
+}
+
+/** A partition as it is now: what came since it was described is not counted, and may be markers. */
+function grownTo(partition, end) {
+  const more = end - partition.end;
+  return more > 0 ? { ...partition, end, records: partition.records + more, exact: false } : partition;
 }
 
 function partitionTable() {
@@ -48,7 +54,7 @@ function partitionTable() {
       { id: "partition", title: "Partition", value: (each) => each.partition, text: (each) => each.partition, end: true },
       { id: "start", title: "Log start", value: (each) => each.start, text: (each) => number(each.start), end: true },
       { id: "end", title: "Log end", value: (each) => each.end, text: (each) => number(each.end), end: true },
-      { id: "records", title: "Offsets kept", value: (each) => each.end - each.start, text: (each) => number(each.end - each.start), end: true },
+      { id: "records", title: "Records", value: (each) => each.records, text: (each) => recordCount(each), end: true },
     ],
   });
 }
@@ -57,8 +63,8 @@ function settings(topic) {
   const overrides = new Set(topic.config_overrides);
   return h("div", {}, facts([
     ["Partitions", count(topic.partitions.length, "partition")],
-    ["Records", number(topic.records)], ["Size", typeof topic.bytes === "number" ? bytes(topic.bytes) : null],
-    ["Kept in", topic.storage === "memory" ? "memory: gone on restart" : topic.storage], ["Cleanup", topic.cleanup_policy],
+    ["Records", recordCount(topic)], ["Size", typeof topic.bytes === "number" ? bytes(topic.bytes) : null],
+    ["Storage", topic.storage === "memory" ? "memory: lost on restart" : topic.storage], ["Cleanup", topic.cleanup_policy],
   ]), h("h2", {}, "Configuration"), facts(Object.entries(topic.config ?? {}).map(([name, value]) =>
     [name, h("span", { class: overrides.has(name) ? "is-set" : "" }, String(value ?? ""), overrides.has(name) ? " (set here)" : "")])));
 }
@@ -68,7 +74,7 @@ async function alter(topic, done) {
   const changed = await askFor({
     title: `Settings of ${topic.name}`, action: "Change",
     fields: [
-      { name: "partitions", label: "Partitions", type: "number", min: topic.partitions.length, value: String(topic.partitions.length), hint: "More can be added, none taken away." },
+      { name: "partitions", label: "Partitions", type: "number", min: topic.partitions.length, value: String(topic.partitions.length), hint: "Partitions can be added but not removed." },
       ...configFields(configText(own)),
     ],
     submit: async (values) => {
@@ -84,8 +90,8 @@ async function alter(topic, done) {
 
 async function remove(name) {
   const gone = await askTyped({
-    title: `Delete ${name}?`, word: name, action: "Delete for good",
-    about: "All its records go, and what groups had read of it. Nothing brings them back.",
+    title: `Delete ${name}?`, word: name, action: "Delete topic",
+    about: "This deletes all its records and the groups' offsets in it, and cannot be undone.",
     submit: () => change("DELETE", path(["topics", name], { confirm: name })).then(() => true),
   });
   if (!gone) return;

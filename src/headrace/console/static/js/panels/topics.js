@@ -5,7 +5,7 @@ import { icon } from "../icons.js";
 import { change, path, read } from "../api.js";
 import { topicRate, watch } from "../live.js";
 import { go, link, note } from "../router.js";
-import { bytes, count, number, rate } from "../format.js";
+import { bytes, count, number, rate, recordCount } from "../format.js";
 import { may } from "../user.js";
 import { askFor } from "../parts/dialog.js";
 import { command, empty, heading, notify } from "../parts/notice.js";
@@ -20,7 +20,7 @@ const COLUMNS = [
   { id: "name", title: "Topic", value: (topic) => topic.name },
   { id: "partitions", title: "Partitions", end: true, value: (topic) => topic.partitions },
   { id: "records", title: "Records", end: true, value: (topic) => topic.records ?? -1 },
-  { id: "rate", title: "Coming in", end: true, value: (topic) => topicRate(topic.name) ?? -1 },
+  { id: "rate", title: "Incoming", end: true, value: (topic) => topicRate(topic.name) ?? -1 },
   { id: "bytes", title: "Size", end: true, value: (topic) => topic.bytes ?? -1 },
   { id: "kept", title: "Kept", value: (topic) => keptText(topic) },
 ];
@@ -131,16 +131,16 @@ function fillRow(row, topic) {
   say(name.firstChild, topic.name);
   name.firstChild.setAttribute("href", link(["topics", topic.name]));
   say(partitions, number(topic.partitions));
-  say(records, number(topic.records));
+  say(records, recordCount(topic));
   say(coming, rate(topicRate(topic.name)));
   say(size, bytes(topic.bytes));
   say(kept, keptText(topic));
 }
 
 function nothing({ search, topics, internal }) {
-  if (search) return empty("No topic has that in its name", internal ? "Try fewer letters." : "Try fewer letters, or show internal topics.");
-  if (topics.length) return empty("Only internal topics so far", "Make one here, or from a shell:", command("headrace topics create orders --partitions 4"));
-  return empty("No topics yet", "Make one here, or from a shell:", command("headrace topics create orders --partitions 4"));
+  if (search) return empty("No topic matches", internal ? "Try fewer letters." : "Try fewer letters, or show internal topics.");
+  if (topics.length) return empty("Only internal topics so far", "Create one here, or from a shell:", command("headrace topics create orders --partitions 4"));
+  return empty("No topics yet", "Create one here, or from a shell:", command("headrace topics create orders --partitions 4"));
 }
 
 async function createTopic() {
@@ -148,7 +148,7 @@ async function createTopic() {
     title: "Create a topic", action: "Create",
     fields: [
       { name: "name", label: "Name", required: true, hint: "Letters, digits, dots, underscores and dashes." },
-      { name: "partitions", label: "Partitions", type: "number", min: 1, value: "4", hint: "More can be added later, none taken away." },
+      { name: "partitions", label: "Partitions", type: "number", min: 1, value: "4", hint: "Partitions can be added later, but not removed." },
       ...configFields(""),
     ],
     submit: async (values) => {

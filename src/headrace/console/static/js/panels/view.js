@@ -50,21 +50,21 @@ export async function showView({ root, parts: [name], signal }) {
 }
 
 function aboutView(view) {
-  const books = view.books ?? {};
-  const counted = [["on time", books.on_time], ["corrected", books.corrected], ["dropped", books.dropped]].filter(([, value]) => value !== undefined);
+  const counters = view.counters ?? {};
+  const counted = [["on time", counters.on_time], ["corrected", counters.corrected], ["dropped", counters.dropped]].filter(([, value]) => value !== undefined);
   return facts([
     ["Window", view.window ?? view.kind], ["Key", view.key.join(", ")],
     ["Reads", view.stream && h("a", { href: link(["topics", view.stream]) }, view.stream)],
     ["Watermark", time(view.watermark)], ["Batch", view.reflected?.batch_id],
-    ["Books", counted.map(([name, value]) => `${number(value)} ${name}`).join(", ")],
+    ["Counts", counted.map(([name, value]) => `${number(value)} ${name}`).join(", ")],
   ], { inline: true });
 }
 
 function chartChoice(chart) {
   const { fit, chosen } = chart;
   const shapes = Object.entries(SHAPES).filter(([shape]) => (fit.measures.length ? shape !== "none" && (fit.time || shape === "ranking") : shape === "none"));
-  const shape = h("select", { "aria-label": "Kind of chart", onchange: redraw }, shapes.map(([value, text]) => h("option", { value, selected: value === chosen.shape }, text)));
-  const measure = h("select", { "aria-label": "What is drawn", onchange: redraw }, fit.measures.map((name) => h("option", { value: name }, name)));
+  const shape = h("select", { "aria-label": "Chart type", onchange: redraw }, shapes.map(([value, text]) => h("option", { value, selected: value === chosen.shape }, text)));
+  const measure = h("select", { "aria-label": "Measure", onchange: redraw }, fit.measures.map((name) => h("option", { value: name }, name)));
   function redraw() {
     chart.choose(shape.value, measure.value);
   }

@@ -21,15 +21,15 @@ async function showViews({ root, signal }) {
     caption: "Views", key: (view) => view.name, order: { column: "name", descending: false },
     columns: [
       { id: "name", title: "View", value: (view) => view.name, text: (view) => view.name, href: (view) => link(["views", view.name]) },
-      { id: "doc", title: "What it holds", text: (view) => view.doc ?? "", wide: true },
+      { id: "doc", title: "Description", text: (view) => view.doc ?? "", wide: true },
       { id: "window", title: "Window", text: (view) => view.window ?? view.kind ?? "" },
-      { id: "behind", title: "Behind", value: (view) => view.lag_records ?? -1, text: (view) => number(view.lag_records), end: true, about: "Records of the log that are not in it yet" },
+      { id: "behind", title: "Lag", value: (view) => view.lag_records ?? -1, text: (view) => number(view.lag_records), end: true, about: "Records in the log that are not in the view yet" },
       { id: "watermark", title: "Watermark", value: watermarkOf, text: (view) => time(watermarkOf(view)) },
       { id: "fresh", title: "Freshness", value: (view) => view.freshness_s ?? -1, fill: fillFresh },
-      { id: "trend", title: "Lately", fill: fillTrend },
+      { id: "trend", title: "Trend", fill: fillTrend },
     ],
   });
-  put(root, heading("Views", "Tables that follow the log. Freshness: how long the oldest record that is not in the view yet has waited."));
+  put(root, heading("Views", "Tables that are kept up to date from the log. Freshness is how long the oldest record that is not in the view yet has waited."));
   watch(({ status }) => {
     if (status.views && status.views.map((view) => view.name).sort().join() !== [...known.keys()].sort().join()) refresh();
   }, signal);
@@ -52,5 +52,5 @@ function fillFresh(cell, view) {
 }
 
 function fillTrend(cell, view) {
-  drawSpark(cell.firstElementChild ?? cell.appendChild(spark("Freshness, lately")), history(`fresh ${view.name}`));
+  drawSpark(cell.firstElementChild ?? cell.appendChild(spark("Freshness trend")), history(`fresh ${view.name}`));
 }

@@ -11,5 +11,5 @@ export function showFreshness(element, view) {
   const known = typeof view.freshness_s === "number";
   element.className = `fresh is-${!known ? "unknown" : view.freshness_s > STALE_S ? "warn" : "ok"}`;
   say(element, known ? (behind ? `${span(view.freshness_s)} behind` : "up to date") : view.problem ? "not readable" : "no batch yet");
-  element.title = view.problem ?? (known ? `${count(behind, "record")} not in it yet; the oldest of them is ${span(view.freshness_s)} old` : "");
+  element.title = view.problem ?? (known ? `${count(behind, "record")} not in the view yet; the oldest has waited ${span(view.freshness_s)}` : "");
 }

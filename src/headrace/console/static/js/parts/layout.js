@@ -69,6 +69,11 @@ function layersOf(ids, edges) {
       left.delete(id);
     }
   }
+  // What nothing leads to stands right before the first that it leads to: no line runs behind a box.
+  for (const id of ids.filter((each) => !before.get(each).length)) {
+    const after = edges.filter((edge) => edge.from === id).map((edge) => depth.get(edge.to));
+    if (after.length) depth.set(id, Math.max(0, Math.min(...after) - 1));
+  }
   const layers = [];
   for (const id of ids) (layers[depth.get(id)] ??= []).push(id);
   return layers;

@@ -27,11 +27,11 @@ export function recordBrowser({ topic, query, signal }) {
   const waiting = h("button", { type: "button", class: "waiting", hidden: true, onclick: resume });
   const trouble = h("div", {});
   const none = h("div", { class: "records-none" });
-  const detail = h("aside", { class: "record-detail", "aria-label": "The chosen record", tabindex: "0" });
+  const detail = h("aside", { class: "record-detail", "aria-label": "Selected record", tabindex: "0" });
   const rows = virtualRows({ label: `Records of ${topic.name}`, height: ROW, make: makeRow, fill: fillRow, open: select, move: readOn, head: headCells() });
   rows.element.classList.add("record-rows");
-  put(detail, empty("No record chosen", "Choose one to see it whole: value, key, headers, time."));
-  const older = h("button", { type: "button", hidden: true, onclick: () => load({ more: true }) }, "Further records");
+  put(detail, empty("No record selected", "Select one to see its value, key, headers and timestamp."));
+  const older = h("button", { type: "button", hidden: true, onclick: () => load({ more: true }) }, "Load more");
   const element = h("div", { class: "browser" },
     h("form", { class: "toolbar", onsubmit: (event) => { event.preventDefault(); jump(); } },
       parts.live, parts.where, parts.place, parts.partition, parts.search, parts.go, status, waiting),
@@ -49,7 +49,7 @@ export function recordBrowser({ topic, query, signal }) {
 
   function statusText() {
     if (state.mode !== "live") return count(state.page.length, "record");
-    const shown = `newest ${number(tail.records.length)}${tail.passed ? `, ${number(tail.passed)} passed by` : ""}`;
+    const shown = `newest ${number(tail.records.length)}${tail.passed ? `, ${number(tail.passed)} not shown` : ""}`;
     return tail.held ? `Paused · ${shown}` : `${state.word ?? "Connecting"} · ${shown}`;
   }
 
@@ -75,7 +75,7 @@ export function recordBrowser({ topic, query, signal }) {
       onrecords: (records) => { tail.add(records); draw(); },
       onstate: (word) => {
         state.word = { open: "Live", cut: "Reconnecting", gone: "Stopped" }[word];
-        put(trouble, word === "gone" ? problemBox({ message: "The stream of records ended.", next: "The topic may be gone, or you may not read it." }, goLive) : null);
+        put(trouble, word === "gone" ? problemBox({ message: "The event stream ended.", next: "The topic may have been deleted, or you may not be allowed to read it." }, goLive) : null);
         draw();
       },
     });
@@ -171,7 +171,7 @@ export function recordBrowser({ topic, query, signal }) {
 }
 
 function controls(topic, query) {
-  const where = h("select", { "aria-label": "Where to begin" }, [["live", "Newest, live"], ["earliest", "From the start"], ["offset", "At an offset"], ["time", "At a time"]]
+  const where = h("select", { "aria-label": "Start position" }, [["live", "Newest, live"], ["earliest", "From the start"], ["offset", "At an offset"], ["time", "At a time"]]
     .map(([value, text]) => h("option", { value }, text)));
   where.value = query.get("offset") ? "offset" : query.get("time") ? "time" : "live";
   const place = h("input", { class: "place", "aria-label": "Offset or time", value: query.get("offset") ?? query.get("time") ?? "" });
@@ -207,7 +207,7 @@ const noted = ({ where, place, partition, search }) => ({
 });
 
 function headCells() {
-  return ["Time", "Place", "Key", "Value"].map((title) => h("span", { role: "columnheader" }, title));
+  return ["Time", "Position", "Key", "Value"].map((title) => h("span", { role: "columnheader" }, title));
 }
 
 function makeRow() {
@@ -225,9 +225,9 @@ function fillRow(row, record) {
 }
 
 function nothing(mode, search) {
-  if (search) return empty("No record holds that", mode === "live" ? "It is looked for in what comes while you watch. To look further back, choose From the start." : "The search ends after a bound of bytes; go on with another place.");
-  if (mode === "live") return empty("No records yet", "They appear here as they come. Send one from the overview, by any Kafka client, or with headrace produce.");
-  return empty("No records here", "The log has none from this place on.");
+  if (search) return empty("No record matches", mode === "live" ? "Only new records are searched. To search older ones, choose From the start." : "The search stops after a limit of bytes; continue from another position.");
+  if (mode === "live") return empty("No records yet", "New records appear here as they arrive. Send one from the overview, with any Kafka client, or with headrace produce.");
+  return empty("No records", "There are none from this position on.");
 }
 
 /** One record, whole. */

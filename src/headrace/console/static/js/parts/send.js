@@ -71,11 +71,11 @@ export function sendForm({ streams, views, signal }) {
 }
 
 function followView(view, token, began, signal) {
-  const item = step(view.name, false, h("a", { href: link(["views", view.name]) }, "waiting until it reflects this"));
+  const item = step(view.name, false, h("a", { href: link(["views", view.name]) }, "waiting for the view"));
   read(path(["views", view.name, "rows"], { limit: 1, token, wait_ms: WAIT_MS }), signal).then(
     () => {
       item.classList.add("is-done");
-      say(item.querySelector("a"), "reflects it");
+      say(item.querySelector("a"), "reflects the record");
       say(item.querySelector(".muted"), `after ${span((performance.now() - began) / 1000)}`);
     },
     (error) => {

@@ -3,7 +3,7 @@
 /** The field for a form. */
 export const configFields = (value) => [{
   name: "config", label: "Settings", type: "lines", value, rows: 4, placeholder: "retention.ms=604800000",
-  hint: "One name=value a line; empty keeps the defaults.",
+  hint: "One name=value per line; leave empty for the defaults.",
 }];
 
 /** Lines as a mapping; raises an Error that names the line that is none. */

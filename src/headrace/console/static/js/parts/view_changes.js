@@ -23,7 +23,7 @@ export function viewChanges(view, { signal, onchange }) {
   const draw = perFrame(() => {
     say(status, state.paused ? `Paused, ${state.waiting.length} waiting` : state.word);
     put(button, icon(state.paused ? "play" : "pause"), state.paused ? "Resume" : "Pause");
-    put(none, state.changes.length ? null : empty("No change yet", "Every row that a batch changes appears here; corrections are marked."));
+    put(none, state.changes.length ? null : empty("No change yet", "Every row that changes appears here; corrections are marked."));
     list.replaceChildren(...state.changes.map((change) => (change.element ??= changeItem(view, change))));
   }, signal);
 

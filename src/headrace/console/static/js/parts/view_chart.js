@@ -61,9 +61,9 @@ export function viewChart(view, { signal, height = 190, options = {}, onrows = (
 
   function draw() {
     if (chosen.shape === "none") {
-      put(place, empty("No number to draw", "This view has rows and no measure; its table shows them."));
+      put(place, empty("Nothing to chart", "This view has no numeric column; see its rows below."));
     } else if (!state.rows.length) {
-      put(place, empty("No rows yet", "They come when the first window closes: when the watermark passes its end."));
+      put(place, empty("No rows yet", "They appear when the first window closes, that is, when the watermark passes its end."));
       state.chart = null;
     } else if (chosen.shape === "ranking") {
       drawRanking();

@@ -9,7 +9,7 @@ import { problemBox } from "./notice.js";
 import { table } from "./table.js";
 
 const PAGE = 50;
-const OPERATORS = [["eq", "is"], ["ne", "is not"], ["ge", "at least"], ["gt", "more than"], ["le", "at most"], ["lt", "less than"], ["prefix", "begins with"]];
+const OPERATORS = [["eq", "is"], ["ne", "is not"], ["ge", "at least"], ["gt", "more than"], ["le", "at most"], ["lt", "less than"], ["prefix", "starts with"]];
 
 /** The rows of `view`; `refresh(view)` reads the page again when the view changed, `mark(key)` marks a row. */
 export function viewRows(view, signal) {
@@ -20,7 +20,7 @@ export function viewRows(view, signal) {
   const trouble = h("div", {});
   const pages = pager();
   const rows = table({
-    caption: `Rows of ${view.name}`, key: (row) => keyOf(view, row), empty: "No rows here: none in the view yet, or none that the filter lets through.",
+    caption: `Rows of ${view.name}`, key: (row) => keyOf(view, row), empty: "No rows in the view, or none that match the filter.",
     order: first ? { column: first.name, descending: true } : null, onsort: sort,
     columns: [...columns.map((column) => ({
       id: column.name, title: column.name, about: column.type, value: (row) => row[column.name], text: (row) => cell(row[column.name], column.type),

@@ -1,0 +1,195 @@
+"""PostgreSQL to topics, beside `pg_recvlogical`, which writes the server's own stream to nowhere.
+
+One load, three slots: each reader gets the same bytes of the same log, one after the other, so
+that a shared machine changes its speed for all of them. The reader of our own is measured
+twice: decoding alone, and all the way into topics in transactions, with cuts and state. The
+snapshot is of the same rows.
+"""
+
+import os
+import subprocess
+import tempfile
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from headrace.capture import (
+    CaptureRun,
+    CaptureWriter,
+    Change,
+    ChangeBlock,
+    EncodedChanges,
+    Position,
+    Source,
+)
+from headrace.capture.change import Item
+from headrace.capture.envelope import Envelope
+from headrace.capture.postgres import PostgresAddress, PostgresSource
+from headrace.capture.postgres.connection import Connection as Postgres
+from headrace.capture.postgres.connection import format_lsn, parse_lsn
+from headrace.client import Connection
+from headrace.testing.broker import BrokerProcess
+from headrace.testing.postgres_process import PASSWORD, PostgresProcess
+
+__all__ = ["BAR_OF_SENDER", "Measured", "RunningCapture", "compare"]
+
+TABLE = (
+    "CREATE TABLE orders (id bigint PRIMARY KEY, customer text, amount numeric(12,2), "
+    "created timestamptz, note text)"
+)
+ROWS = (
+    "INSERT INTO orders SELECT g, 'customer ' || g % 1000, g % 10000 / 100.0, now(), md5(g::text) "
+    "FROM generate_series({first}, {last}) g"
+)
+BAR_OF_SENDER = 0.7
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one reader took for all rows; `cpu_s` of its own process."""
+
+    name: str
+    rows: int
+    wall_s: float
+    cpu_s: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.name:32} {self.rows / self.wall_s:>10,.0f} rows/s  "
+            f"{self.rows / max(self.cpu_s, 1e-9):>10,.0f} rows per CPU second"
+        )
+
+
+def compare(rows: int, per_transaction: int) -> bool:
+    """Prints all figures; whether every reader had every row once."""
+    with PostgresProcess() as server, tempfile.TemporaryDirectory() as folder:
+        address = PostgresAddress.parse(server.url())
+        with Postgres(address, PASSWORD) as database, BrokerProcess(Path(folder)) as broker:
+            print(f"PostgreSQL {server.version}, {rows:,} rows, {per_transaction} a transaction")
+            return _compare(server, database, broker.bootstrap, rows, per_transaction)
+
+
+def _compare(
+    server: PostgresProcess, database: Postgres, bootstrap: str, rows: int, per_transaction: int
+) -> bool:
+    database.query(TABLE)
+    start = _set_up(database, "decoder")
+    _set_up(database, "sender")
+    with RunningCapture(bootstrap, _source(database, "topics"), "topics") as capture:
+        capture.wait_streaming()
+    for first in range(1, rows + 1, per_transaction):
+        database.query(ROWS.format(first=first, last=min(first + per_transaction - 1, rows)))
+    end = parse_lsn(database.value("SELECT pg_current_wal_lsn()"))
+    sender = _sender(server, end, rows)
+    decoder = _decoder(_source(database, "decoder"), start, rows)
+    with RunningCapture(bootstrap, _source(database, "topics"), "topics") as capture:
+        topics = capture.wait_changes(rows)
+    with RunningCapture(bootstrap, _source(database, "snapshot"), "snapshot") as capture:
+        snapshot = capture.wait_streaming()
+    for each in (sender, decoder, topics, snapshot):
+        print(each)
+    for each in (decoder, topics):
+        ratio = each.rows / each.wall_s / (sender.rows / sender.wall_s)
+        print(f"{each.name}: {ratio:.2f} of the sender by the wall (bar {BAR_OF_SENDER})")
+    return decoder.rows == topics.rows == snapshot.rows == rows
+
+
+def _set_up(database: Postgres, name: str) -> Position:
+    """Creates slot and publication; where to read on from."""
+    source = _source(database, name)
+    try:
+        return source.connect(None)
+    finally:
+        source.close()
+
+
+def _source(database: Postgres, name: str) -> PostgresSource:
+    return PostgresSource(database.address, PASSWORD, name=name)
+
+
+def _sender(server: PostgresProcess, end: int, rows: int) -> Measured:
+    command = [
+        str(server.programs / "pg_recvlogical"),
+        "-h",
+        "127.0.0.1",
+        "-p",
+        str(server.port),
+        "-U",
+        "postgres",
+    ]
+    command += ["-d", "postgres", "--slot", "headrace_sender", "--start", "-f", "/dev/null", "--no-loop"]
+    command += [
+        "--endpos",
+        format_lsn(end),
+        "-o",
+        "proto_version=1",
+        "-o",
+        "publication_names=headrace_sender",
+    ]
+    began, before = time.perf_counter(), os.times()
+    subprocess.run(command, check=True, env={**os.environ, "PGPASSWORD": PASSWORD}, capture_output=True)
+    after = os.times()
+    cpu_s = after.children_user + after.children_system - before.children_user - before.children_system
+    return Measured("pg_recvlogical, to nowhere", rows, time.perf_counter() - began, cpu_s)
+
+
+def _decoder(source: PostgresSource, position: Position, rows: int) -> Measured:
+    source.connect(position)
+    envelope = Envelope(connector="postgresql", name="decoder", database="postgres", version="0")
+    began, cpu, count, empty = time.perf_counter(), time.process_time(), 0, 0
+    while count < rows and empty < 20:
+        before = count
+        for transaction in source.transactions(0.5):
+            envelope.begin(transaction.id, transaction.committed_us)
+            for item in transaction.changes:
+                count += _count_encoded(item, envelope)
+        empty = empty + 1 if count == before else 0
+    measured = Measured(
+        "ours, to changes in JSON", count, time.perf_counter() - began, time.process_time() - cpu
+    )
+    source.close()
+    return measured
+
+
+def _count_encoded(item: Item | ChangeBlock, envelope: Envelope) -> int:
+    """Encodes changes as a run does; how many there were."""
+    if isinstance(item, ChangeBlock):
+        return sum(
+            each.count if isinstance(each, EncodedChanges) else _count_encoded(each, envelope)
+            for each in item.encoded(envelope, 0)
+        )
+    return len(envelope.value(item, 0)) > 0 if isinstance(item, Change) else 0
+
+
+class RunningCapture:
+    """A capture in a thread, which is all that this process does meanwhile."""
+
+    def __init__(self, bootstrap: str, source: Source, name: str) -> None:
+        writer = CaptureWriter(Connection(bootstrap_servers=bootstrap), name)
+        self._run = CaptureRun(name, lambda: source, writer)
+        self._thread = threading.Thread(target=self._run.run, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._began, self._cpu = time.perf_counter(), time.process_time()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._run.stop()
+        self._thread.join(30)
+
+    def wait_streaming(self) -> Measured:
+        while self._run.status.state != "streaming":
+            time.sleep(0.02)
+        read = sum(each.rows for each in self._run.status.tables.values())
+        return self._measured("ours, a snapshot to topics", read)
+
+    def wait_changes(self, rows: int) -> Measured:
+        while self._run.status.changes < rows:
+            time.sleep(0.02)
+        return self._measured("ours, changes to topics", self._run.status.changes)
+
+    def _measured(self, name: str, rows: int) -> Measured:
+        return Measured(name, rows, time.perf_counter() - self._began, time.process_time() - self._cpu)

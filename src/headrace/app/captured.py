@@ -1,0 +1,65 @@
+"""Tables of databases in an application: what `app.capture` returns and `app.table` takes."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+from urllib.parse import urlsplit
+
+from headrace.capture import (
+    CaptureSpec,
+    TableSchema,
+    absolute_url,
+    describe_table,
+    table_topic,
+    transaction_topic,
+)
+from headrace.errors import ConfigError
+
+__all__ = ["CapturedTable", "capture_name", "with_table"]
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedTable:
+    """A table of a database, captured under the name `capture`; `schema` is as the database has it now."""
+
+    capture: str
+    schema: TableSchema
+
+    @property
+    def topic(self) -> str:
+        """The topic with its changes."""
+        return table_topic(self.capture, self.schema.table)
+
+    @property
+    def transactions(self) -> str:
+        """The topic that says where transactions of its database end."""
+        return transaction_topic(self.capture)
+
+    def require_key(self) -> tuple[str, ...]:
+        """The primary key; raises ConfigError if the table has none."""
+        if not self.schema.key:
+            raise ConfigError(
+                f"table {self.schema.table} has no primary key, so nothing tells its rows apart; "
+                f"add one, or read its changes as a stream: app.stream({self.topic!r}, …)"
+            )
+        return self.schema.key
+
+
+def capture_name(url: str) -> str:
+    """The name of a capture unless it is given one: that of its database, or of its file."""
+    stem = PurePosixPath(urlsplit(url).path).stem
+    return re.sub(r"[^A-Za-z0-9_-]", "_", stem) or "database"
+
+
+def with_table(
+    captures: Mapping[str, CaptureSpec], url: str, table: str, name: str | None
+) -> tuple[CaptureSpec, CapturedTable]:
+    """The capture with one more table, and that table as the database has it now."""
+    made = CaptureSpec(name=name or capture_name(url), url=absolute_url(url))
+    spec = captures.get(made.name, made)
+    if spec.url != made.url:
+        raise ConfigError(f"captures of {spec.url} and {made.url} have the same name; give one of them name=")
+    schema = describe_table(spec, table)
+    tables = dict.fromkeys([*spec.tables, schema.table])
+    return replace(spec, tables=tuple(tables)), CapturedTable(made.name, schema)

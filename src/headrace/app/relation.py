@@ -1,0 +1,405 @@
+"""Tables, and what is made of several streams and tables: joins, groups and the like.
+
+Nothing here runs: each is a description, and every method returns a new one. A *relation* is rows
+that an operator makes of others. It is a stream, whose rows happened at a time and only grow in
+number, or a table, whose rows come and go.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Literal, Self
+
+from headrace.app.diagnostics.places import Place, calling_place
+from headrace.app.operations import Operations
+from headrace.app.status.alerts import Thresholds
+from headrace.errors import ConfigError
+from headrace.streams.operators import Aggregate, Operator, Window
+from headrace.streams.operators import microseconds as duration_us
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from headrace.app.stream import Aggregation, Emit, Stream, Windowed
+    from headrace.streams import StreamSpec
+    from headrace.streams.engine import Step
+
+__all__ = [
+    "Grouped",
+    "Relation",
+    "Rows",
+    "Table",
+    "correct_for_us",
+    "history_of",
+    "is_append_only",
+    "is_stream",
+    "join",
+    "windows_of",
+]
+
+How = Literal["inner", "left", "right", "full", "semi", "anti"]
+Version = Literal["as_of", "latest"]
+Duration = str | timedelta
+Make = Callable[[Sequence["pa.Schema"]], Operator]
+
+
+_KEEP_CLOSED_US = 3_600_000_000
+
+
+class Rows(Operations):
+    """What tables and relations have in common: steps, which Spark computes, and operators."""
+
+    __slots__ = ()
+
+    steps: "tuple[Step, ...]"
+    places: tuple[Place | None, ...]
+
+    def where(self, condition: "Column | str") -> Self:
+        """Only the rows for which the condition (a PySpark column, or SQL) is true."""
+        from headrace.streams.engine import Where
+
+        return self._then(Where(condition))
+
+    def with_columns(self, **columns: "Column | str") -> Self:
+        """More columns, computed from those that are there; SQL as text, or PySpark columns."""
+        from headrace.streams.engine import WithColumns
+
+        return self._then(WithColumns(columns))
+
+    def select(self, *columns: "Column | str") -> Self:
+        """These columns and no others."""
+        from headrace.streams.engine import Select
+
+        return self._then(Select(columns))
+
+    def window(self, window: Window, *, by: str | Sequence[str] = (), emit: "Emit" = "close") -> "Windowed":
+        """Groups the rows of a stream by window and key columns, as `Stream.window` does."""
+        from headrace.app.stream import Windowed
+
+        keys = (by,) if isinstance(by, str) else tuple(by)
+        if emit not in ("close", "update"):
+            raise ConfigError(f'emit={emit!r} is neither "close" nor "update"')
+        if not isinstance(self, Relation):
+            raise ConfigError("windows are over streams; a table's rows have no time of their own")
+        return Windowed(stream=self, window=window, keys=keys, emit=emit)
+
+    def _then(self, step: "Step") -> Self:
+        return replace(self, steps=(*self.steps, step), places=(*self.places, calling_place()))  # type: ignore[type-var]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Table(Rows):
+    """A topic read as a table: the newest row of each key."""
+
+    spec: "StreamSpec"
+    key: tuple[str, ...]
+    correct_for_us: int = 0
+    keep_us: int = 0
+    partitions: int = 4
+    steps: "tuple[Step, ...]" = ()
+    thresholds: Thresholds = field(default_factory=Thresholds)
+    places: tuple[Place | None, ...] = ()
+
+    def df(
+        self,
+        spark: "SparkSession | None" = None,
+        *,
+        bootstrap: str | None = None,
+        as_of: str | datetime | None = None,
+    ) -> "DataFrame":
+        """The table's rows as a DataFrame (not a streaming one), read from its topic on the log.
+
+        `as_of` is a time, at which the rows were valid, or offsets such as "0:1200,1:1187", up to
+        which the topic is read. Inside a view function Spark and the log are those of the
+        application; elsewhere give a session, and the log's address if it is not the default one.
+        """
+        from headrace.app.plain_frame import table_frame
+
+        return table_frame(self.spec, self.steps, spark, bootstrap, as_of)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Relation(Rows):
+    """Rows that an operator makes of others.
+
+    `make` is given the columns of the inputs. `key` are the columns that tell rows apart, empty
+    where nothing does; `is_set` says that all columns together do. Rows of a `stream` happened at a
+    time; one that is `append_only` never takes a row back. `one_row_each` says that a record of the
+    stream gives one row at most, so that its place in the log tells rows apart. One
+    `of_versions` reads all versions of a table, and not its rows.
+    """
+
+    name: str
+    inputs: "tuple[Stream | Table | Relation, ...]"
+    make: Make
+    is_stream: bool
+    append_only: bool = False
+    of_versions: bool = False
+    one_row_each: bool = True
+    is_set: bool = False
+    key: tuple[str, ...] = ()
+    steps: "tuple[Step, ...]" = ()
+    place: Place | None = None
+    places: tuple[Place | None, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grouped:
+    """Rows grouped by the values of columns."""
+
+    rows: "Stream | Table | Relation"
+    keys: tuple[str, ...]
+
+    def agg(self, **aggregates: Aggregate) -> Relation:
+        """A table with a row for each group: the columns it is grouped by, and one per aggregate."""
+        from headrace.streams.operators.groups import Group
+
+        if not aggregates:
+            raise ConfigError("agg() needs at least one aggregate, such as n=agg.count()")
+        keys, named, rows = self.keys, tuple(aggregates.items()), self.rows
+        append_only = is_append_only(rows)
+        key = rows.key if isinstance(rows, Table | Relation) and not is_stream(rows) else ()
+
+        def make(schemas: Sequence["pa.Schema"]) -> Group:
+            known = key if set(key) <= set(schemas[0].names) else ()
+            return Group(keys, named, append_only, None if is_stream(rows) else known)
+
+        return Relation(
+            name=f"group by {', '.join(keys)}" if keys else "group",
+            inputs=(rows,),
+            make=make,
+            is_stream=False,
+            key=keys,
+            place=calling_place(),
+        )
+
+
+def history_of(table: Table) -> Relation:
+    """The versions of a table's rows, each with the spans of time and offsets in which it counted."""
+    from headrace.streams.operators.tables import History
+
+    operator = History(table.key, table.keep_us, table.spec.lateness_us)
+    return Relation(
+        name=f"history of {table.spec.topic}",
+        inputs=(table,),
+        make=lambda _: operator,
+        is_stream=False,
+        of_versions=True,
+        key=(*table.key, "_in_partition", "_from_offset"),
+    )
+
+
+def windows_of(result: "Aggregation") -> Relation:
+    """The results of windows as a table: a row for each key and window, corrected as they are."""
+    from headrace.streams.operators import WindowNode
+
+    rows = result.stream
+    if not is_stream(rows) or not is_append_only(rows):
+        raise ConfigError(
+            "windows are over rows that are never taken back: this join corrects what came late, "
+            'so declare its inputs with late="drop"'
+        )
+    operator = WindowNode(result.operator(keep_closed_us=_KEEP_CLOSED_US))
+    keys = ", ".join(result.windowed.keys)
+    return Relation(
+        name=f"windows by {keys}" if keys else "windows",
+        inputs=(rows,),
+        make=lambda _: operator,
+        is_stream=False,
+        key=operator.key,
+        place=result.place,
+    )
+
+
+def join(
+    left: "Stream | Table | Relation",
+    right: "Stream | Table | Relation",
+    *,
+    on: str | Sequence[str] | Mapping[str, str],
+    how: How = "inner",
+    within: Duration | None = None,
+    before: Duration | None = None,
+    after: Duration | None = None,
+    version: Version = "as_of",
+) -> Relation:
+    """Rows of both sides whose columns `on` are equal; a mapping names the left's and the right's.
+
+    Two streams are joined within a span of time; a stream with a table by the row that was valid
+    when the stream's happened; two tables as they are, and kept so.
+    """
+    left_on, right_on = _columns(on)
+    spans = (within, before, after)
+    if version not in ("as_of", "latest"):
+        raise ConfigError(f'version={version!r} is neither "as_of" nor "latest"')
+    if version == "latest" and not (is_stream(left) and not is_stream(right)):
+        raise ConfigError('version="latest" is for joins of a stream with a table')
+    if is_stream(left) and is_stream(right):
+        return _join_streams(left, right, left_on, right_on, how, *spans)
+    if any(each is not None for each in spans):
+        raise ConfigError("within, before and after are for joins of two streams")
+    if is_stream(right):
+        raise ConfigError("join a stream with a table, and not the other way round: stream.join(table, …)")
+    if is_stream(left):
+        return _join_as_of(left, right, left_on, right_on, how, version)
+    return _join_tables(left, right, left_on, right_on, how)
+
+
+def _join_streams(
+    left: "Stream | Table | Relation",
+    right: "Stream | Table | Relation",
+    left_on: tuple[str, ...],
+    right_on: tuple[str, ...],
+    how: How,
+    within: Duration | None,
+    before: Duration | None,
+    after: Duration | None,
+) -> Relation:
+    from headrace.streams.operators.joins import StreamJoin
+
+    if within is not None and (before is not None or after is not None):
+        raise ConfigError("give within, or before and after, and not both")
+    if within is None and before is None and after is None:
+        raise ConfigError(
+            'a join of two streams needs a span of time: within="10 minutes", or before=… and after=…'
+        )
+    if how == "semi" or how == "anti":
+        raise ConfigError(f"how={how!r} is for joins of two tables")
+    _require_append_only(left, right)
+    late_us = max(correct_for_us(left), correct_for_us(right))
+    operator = StreamJoin(
+        left_on=left_on,
+        right_on=right_on,
+        before_us=duration_us(within or before or "0 seconds"),
+        after_us=duration_us(within or after or "0 seconds"),
+        how=how,
+        late="correct" if late_us else "drop",
+        correct_for_us=late_us,
+    )
+    return Relation(
+        name=f"{how} join on {', '.join(left_on)}",
+        inputs=(left, right),
+        make=lambda _: operator,
+        is_stream=True,
+        append_only=not late_us or how == "inner",
+        one_row_each=False,
+        place=calling_place(),
+    )
+
+
+def _join_as_of(
+    left: "Stream | Table | Relation",
+    right: "Stream | Table | Relation",
+    left_on: tuple[str, ...],
+    right_on: tuple[str, ...],
+    how: How,
+    version: Version,
+) -> Relation:
+    from headrace.streams.operators.joins import AsOfJoin
+
+    if not isinstance(right, Table) or right.steps:
+        raise ConfigError("a stream is joined with a table as it is declared: join first, then filter")
+    if how not in ("inner", "left"):
+        raise ConfigError(f'how={how!r}: a stream is joined with a table by "inner" or "left"')
+    if set(right_on) != set(right.key):
+        raise ConfigError(
+            f"a stream is joined with a table by the table's key ({', '.join(right.key)}), "
+            f"not by {', '.join(right_on)}"
+        )
+    _require_append_only(left)
+    late_us = right.correct_for_us if version == "as_of" else 0
+    operator = AsOfJoin(
+        left_on=left_on,
+        right_on=right_on,
+        how=how,
+        mode=version,
+        late="correct" if late_us else "drop",
+        correct_for_us=late_us,
+        keep_us=right.keep_us,
+    )
+    return Relation(
+        name=f"{how} join with {right.spec.topic} {'as of its time' if version == 'as_of' else 'as it is'}",
+        inputs=(left, right),
+        make=lambda _: operator,
+        is_stream=True,
+        append_only=not late_us and is_append_only(left),
+        one_row_each=not isinstance(left, Relation) or left.one_row_each,
+        place=calling_place(),
+    )
+
+
+def _join_tables(
+    left: "Stream | Table | Relation",
+    right: "Stream | Table | Relation",
+    left_on: tuple[str, ...],
+    right_on: tuple[str, ...],
+    how: How,
+) -> Relation:
+    from headrace.streams.operators.joins import TableJoin
+
+    operator = TableJoin(left_on=left_on, right_on=right_on, how=how)
+    return Relation(
+        name=f"{how} join on {', '.join(left_on)}",
+        inputs=(left, right),
+        make=lambda _: operator,
+        is_stream=False,
+        key=_joined_key(left, right, left_on, right_on, how),
+        place=calling_place(),
+    )
+
+
+def _joined_key(
+    left: "Stream | Table | Relation",
+    right: "Stream | Table | Relation",
+    left_on: tuple[str, ...],
+    right_on: tuple[str, ...],
+    how: How,
+) -> tuple[str, ...]:
+    """What tells joined rows apart: the left's key where each left row has one partner at most, else both.
+
+    Columns that the two are joined by count once.
+    """
+    if isinstance(left, Table | Relation) and how in ("semi", "anti"):
+        return left.key
+    if not isinstance(left, Table | Relation) or not isinstance(right, Table | Relation):
+        return ()
+    if not left.key or not right.key or how in ("right", "full"):
+        return ()
+    if set(right.key) <= set(right_on):
+        return left.key
+    same = dict(zip(right_on, left_on, strict=True))
+    return tuple(dict.fromkeys([*left.key, *(same.get(name, name) for name in right.key)]))
+
+
+def _columns(on: str | Sequence[str] | Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    if isinstance(on, str):
+        return (on,), (on,)
+    if isinstance(on, Mapping):
+        return tuple(on.keys()), tuple(on.values())
+    return tuple(on), tuple(on)
+
+
+def is_stream(rows: "Stream | Table | Relation") -> bool:
+    """Whether the rows happened at a time."""
+    return not isinstance(rows, Table) and (not isinstance(rows, Relation) or rows.is_stream)
+
+
+def is_append_only(rows: "Stream | Table | Relation") -> bool:
+    """Whether rows are never taken back."""
+    return is_stream(rows) and (not isinstance(rows, Relation) or rows.append_only)
+
+
+def _require_append_only(*inputs: "Stream | Table | Relation") -> None:
+    """Raises ConfigError if a stream takes rows back, which a join by time cannot follow."""
+    if not all(map(is_append_only, inputs)):
+        raise ConfigError(
+            "a stream whose join corrects what came late cannot be joined by time again; declare its inputs "
+            'with late="drop"'
+        )
+
+
+def correct_for_us(rows: "Stream | Table | Relation") -> int:
+    """For how long the streams and tables behind these rows take what comes late."""
+    if isinstance(rows, Relation):
+        return max(map(correct_for_us, rows.inputs), default=0)
+    return rows.correct_for_us

@@ -1,0 +1,445 @@
+"""From a plan to queries that run: topics, checkpoints, stores and sinks, in that order."""
+
+import contextlib
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from headrace.app.options import RunOptions
+from headrace.app.plan.dataflow import PlannedGraph
+from headrace.app.plan.names import dead_topic, frame_query, late_topic
+from headrace.app.plan.planner import AppPlan, PlannedFrame, PlannedStream
+from headrace.app.plan.topology import row_topics
+from headrace.app.query.batch_output import BatchOutput
+from headrace.app.query.batch_records import BatchRecords
+from headrace.app.query.checkpoints import ready_manifests
+from headrace.app.query.derived_topics import record_sink_name
+from headrace.app.query.frames import FrameSink, frame_folder, ready_frames, start_frame
+from headrace.app.query.graph_sink import GraphSink
+from headrace.app.query.graphs import GraphProgress, ready_graphs, specs_of
+from headrace.app.query.manifest import Manifest, SideProgress
+from headrace.app.query.places import graph_folder
+from headrace.app.query.sink import StreamSink, ViewWriter
+from headrace.app.query.slots import buckets_for, fence_slots, with_slots
+from headrace.app.query.spark_checkpoint import last_begun
+from headrace.app.query.stores import OpenedStores, open_stores
+from headrace.app.query.task_sink import SlotRecords, StagedView, TaskSink, staged_views
+from headrace.app.query.url_checkpoints import UrlCheckpoints
+from headrace.app.run.failures import NotedSink, QueryStart
+from headrace.app.run.ownership import Ownership
+from headrace.app.status.batch_report import BatchReport
+from headrace.capture import table_topic
+from headrace.client import LARGE_RECORD_CONFIGS, Connection
+from headrace.client.topics import TopicSettings, ensure_topics
+from headrace.client.write import RecordSink
+from headrace.errors import ConfigError
+from headrace.streams import StreamSpec
+from headrace.streams.dataflow import GraphQuery, start_graph
+from headrace.streams.engine import CheckpointRecords, StreamQuery, start_stream
+from headrace.streams.feed import FeedOptions, GroupProgress
+from headrace.streams.spark import is_local
+from headrace.views import StagingStore
+
+__all__ = ["Launched", "Launcher", "create_app_topics"]
+
+_ASIDE = TopicSettings(partitions=1, configs=LARGE_RECORD_CONFIGS)
+_TABLE = {"cleanup.policy": "compact", **LARGE_RECORD_CONFIGS}
+_DERIVED = TopicSettings(partitions=4, configs=LARGE_RECORD_CONFIGS)
+
+
+def create_app_topics(plan: AppPlan, connection: Connection) -> None:
+    """Creates the topics that streams read and views write, where they are missing."""
+    wanted = {topic: TopicSettings(partitions=each.partitions) for topic, each in plan.app.streams.items()}
+    captured = {table_topic(name, each) for name, spec in plan.app.captures.items() for each in spec.tables}
+    wanted |= {
+        topic: TopicSettings(partitions=each.partitions, configs=_TABLE if topic in captured else {})
+        for topic, each in plan.app.tables.items()
+    }
+    cuts = [each.spec.transactions for each in plan.app.tables.values() if each.spec.transactions]
+    wanted |= dict.fromkeys(cuts, TopicSettings(partitions=1))
+    derived = [view.topic for view in plan.app.views.values() if view.topic is not None]
+    wanted |= dict.fromkeys(derived, _DERIVED)
+    ensure_topics(connection, wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """What one start, or one rebuild, has prepared: stores, and what starts each query from its checkpoint.
+
+    `specs` are the streams as these queries read them, and `graph_specs` the topics of each dataflow,
+    by the name of its query.
+    """
+
+    opened: OpenedStores
+    specs: Mapping[str, StreamSpec]
+    graph_specs: Mapping[str, Mapping[str, StreamSpec]]
+    starts: Mapping[str, QueryStart]
+
+
+@dataclass(frozen=True, slots=True)
+class Launcher:
+    """Prepares an application's queries, at the start and for every rebuild."""
+
+    spark: SparkSession
+    plan: AppPlan
+    connection: Connection
+    options: RunOptions
+    on_batch: Callable[[BatchReport], None]
+    on_step: Callable[[str], None]
+    ownership: Ownership
+    say: Callable[[str], None]
+    checkpoints: UrlCheckpoints | None = None
+
+    def launch(
+        self,
+        cleanup: contextlib.ExitStack,
+        *,
+        rebuild: bool,
+        rebuild_views: Collection[str] = (),
+        progress: Mapping[str, SideProgress] | None = None,
+    ) -> Launched:
+        """Stores and queries, which `cleanup` closes; with `rebuild`, all checkpoints are dropped first.
+
+        Otherwise those of `rebuild_views` are, which are dataflows: each has a query of its own.
+
+        `progress` says which dead and late records are on their topics already.
+
+        Raises ConfigError if a checkpoint does not fit and may not be dropped, and FencedError
+        if a newer run of the application has taken over from this one.
+        """
+        plan, options = self.plan, self.options
+        _require_dataflows(plan, rebuild_views)
+        at_url = self.checkpoints
+        is_first = not self.ownership.has_claimed
+        wanted = None if rebuild else options.buckets
+        if at_url is not None and is_first:
+            at_url.pull(wanted)
+        manifests, frames, graphs = self._ready(rebuild, rebuild_views, progress)
+        self._claim()
+        if at_url is not None and is_first:  # once more, for what the run before this one has written last
+            at_url.pull(wanted)
+            manifests, frames, graphs = self._ready(rebuild, rebuild_views, progress)
+        manifests = {
+            name: with_slots(each, options.query_folder(name), self._wanted_slots(), self.say)
+            for name, each in manifests.items()
+        }
+        if at_url is not None:
+            folders = [options.query_folder(name) for name in manifests]
+            folders += [graph_folder(options.data, name) for name in graphs]
+            at_url.publish(folders, self.ownership.owner.epoch)
+        ids = {view.view.name: manifests[each.name].query_id for each in plan.streams for view in each.views}
+        ids |= {name: manifest.query_id for name, manifest in (*frames.items(), *graphs.items())}
+        specs = {each.name: manifests[each.name].spec(each.stream.spec) for each in plan.streams}
+        graph_specs = {each.view.name: specs_of(each, graphs[each.view.name]) for each in plan.graphs}
+        opened = open_stores(plan, options, self.connection, ids, specs, graph_specs, cleanup)
+        starter = _Starter(
+            self.spark,
+            plan.app.name,
+            self.connection,
+            options,
+            opened.writers,
+            cleanup,
+            self.on_batch,
+            self.on_step,
+            self.ownership,
+            at_url,
+            self._tasks(),
+            self._wanted_slots() > 0,
+        )
+        starts = {each.name: starter.prepare(each, manifests[each.name]) for each in plan.streams}
+        starts |= {
+            frame_query(each.view.name): starter.prepare_frame(each, frames[each.view.name])
+            for each in plan.frames
+        }
+        starts |= {each.name: starter.prepare_graph(each, graphs[each.view.name]) for each in plan.graphs}
+        by_query = {each.name: graph_specs[each.view.name] for each in plan.graphs}
+        return Launched(opened, specs, by_query, starts)
+
+    def _tasks(self) -> int | None:
+        """As many as the cluster runs at a time; None on a local Spark."""
+        context = self.spark.sparkContext
+        return None if is_local(context.master) else int(context.defaultParallelism)
+
+    def _wanted_slots(self) -> int:
+        """As many tasks as Spark runs at a time; none where the driver is to write everything."""
+        default = "driver" if self._tasks() is None else "executors"
+        writes = (self.options.sinks or default) == "executors"
+        return int(self.spark.sparkContext.defaultParallelism) if writes else 0
+
+    def _ready(
+        self, rebuild: bool, rebuild_views: Collection[str], progress: Mapping[str, SideProgress] | None
+    ) -> tuple[dict[str, Manifest], dict[str, Manifest], dict[str, Manifest]]:
+        """The manifests of streams, frames and dataflows, held against the checkpoints that there are."""
+        plan, options = self.plan, self.options
+        new_buckets = buckets_for(self._tasks())
+        manifests = ready_manifests(
+            plan,
+            options,
+            self.connection,
+            rebuild=rebuild,
+            progress=progress,
+            new_buckets=new_buckets,
+            say=self.say,
+        )
+        frames = ready_frames(plan, options.data, rebuild=rebuild)
+        graphs = ready_graphs(
+            plan.graphs,
+            options.data,
+            self.connection,
+            rebuild=lambda view: rebuild or view in rebuild_views,
+            makers={topic: manifests[each.name] for each in plan.streams for topic in row_topics(each)},
+            progress=progress,
+            buckets=options.buckets,
+            new_buckets=new_buckets,
+            say=self.say,
+        )
+        return manifests, frames, graphs
+
+    def _claim(self) -> None:
+        """Only once the checkpoints are known to fit: a start that is refused must not stop another run."""
+        at_url = self.checkpoints
+        before = self.ownership.claim() if at_url is None else self.ownership.claim(at_url.highest_epoch)
+        if before is not None:
+            self.say(
+                f"{self.plan.app.name} was last run in {before}: this run takes over, "
+                "and that one stops if it is still running"
+            )
+
+
+def _require_dataflows(plan: AppPlan, views: Collection[str]) -> None:
+    """Raises ConfigError if a view cannot be built anew alone, since it shares its query."""
+    own = [each.view.name for each in plan.graphs]
+    for name in views:
+        if name not in own:
+            raise ConfigError(
+                f"view {name!r} cannot be rebuilt alone: only views over several topics have a query of "
+                f"their own ({', '.join(own) or 'there are none'}). Run with --rebuild to rebuild all views"
+            )
+
+
+@dataclass(slots=True)
+class _Starter:
+    """Starts queries, and restarts them."""
+
+    spark: SparkSession
+    app_name: str
+    connection: Connection
+    options: RunOptions
+    stores: Mapping[str, ViewWriter]
+    cleanup: contextlib.ExitStack
+    on_batch: Callable[[BatchReport], None]
+    on_step: Callable[[str], None]
+    ownership: Ownership
+    checkpoints: UrlCheckpoints | None
+    tasks: int | None
+    tasks_write: bool
+
+    def prepare(self, planned: PlannedStream, manifest: Manifest) -> QueryStart:
+        """What starts the query from its checkpoint, now and after each failure."""
+        name = record_sink_name(self.app_name, planned)
+        records = self._records(name, manifest, self.options.query_folder(planned.name))
+        fence_slots(name, self.connection)
+        progress = _Progress(planned, manifest.query_id, self.connection)
+        self.cleanup.callback(progress.close)
+        sink = StreamSink(
+            planned=planned,
+            app_name=self.app_name,
+            query_id=manifest.query_id,
+            stores=self.stores,
+            records=records,
+            commit_progress=progress.commit,
+            side_offsets=_side_offsets(manifest),
+            on_batch=self.on_batch,
+            on_step=self.on_step,
+        )
+        noted = NotedSink(sink)
+        kept = self._kept(self.options.query_folder(planned.name), manifest)
+        return QueryStart(partial(self._start, planned, manifest, noted, kept), noted)
+
+    def prepare_frame(self, planned: PlannedFrame, manifest: Manifest) -> QueryStart:
+        """The same for a plain DataFrame."""
+        sink = FrameSink(planned, manifest.query_id, self.stores, self.on_batch, self.on_step)
+        noted = NotedSink(sink)
+        start = partial(
+            start_frame,
+            planned,
+            noted,
+            checkpoint=frame_folder(self.options.data, planned.view.name) / "checkpoint",
+            trigger_ms=self.options.trigger_ms,
+            until_caught_up=self.options.until_caught_up,
+        )
+        return QueryStart(start, noted)
+
+    def prepare_graph(self, planned: PlannedGraph, manifest: Manifest) -> QueryStart:
+        """The same for a dataflow."""
+        folder = graph_folder(self.options.data, planned.view.name)
+        records = self._records(f"{self.app_name}.{planned.view.name}.dataflow", manifest, folder)
+        progress = GraphProgress(planned, manifest.query_id, self.connection)
+        self.cleanup.callback(progress.close)
+        sink = GraphSink(
+            planned=planned,
+            app_name=self.app_name,
+            query_id=manifest.query_id,
+            stores=self.stores,
+            records=records,
+            commit_progress=progress.commit,
+            side_offsets=manifest.side_offsets,
+            on_batch=self.on_batch,
+            on_step=self.on_step,
+        )
+        noted = NotedSink(sink)
+        kept = self._kept(folder, manifest)
+        return QueryStart(partial(self._start_graph, planned, manifest, noted, kept), noted)
+
+    def _kept(self, folder: Path, manifest: Manifest) -> CheckpointRecords | None:
+        """Where what the query's batches are made from is kept, if not in the folder."""
+        if self.checkpoints is None:
+            return None
+        return self.checkpoints.records(folder, manifest.query_id, self.ownership.require)
+
+    def _records(self, name: str, manifest: Manifest, folder: Path) -> RecordSink:
+        """Where a query's records go, ours from now on: an earlier run must not write any.
+
+        Raises ConfigError if the log has batches that the checkpoint knows nothing of.
+        """
+        records = RecordSink(
+            self.connection,
+            name,
+            manifest.query_id,
+            topics=self._side_topics(),
+            require_owner=self.ownership.require,
+        )
+        self.cleanup.callback(records.close)
+        records.take_over()
+        written = records.last_batch()
+        if written > last_begun(folder):
+            raise ConfigError(
+                f"batch {written} of a query is on the log, and its checkpoint in {folder} knows of none "
+                f"after {last_begun(folder)}: it is an older copy. Use the newest one, or run with "
+                "--rebuild to rebuild all views and topics from the log"
+            )
+        return records
+
+    def _side_topics(self) -> dict[str, TopicSettings]:
+        return {dead_topic(self.app_name): _ASIDE, late_topic(self.app_name): _ASIDE}
+
+    def _task_sink(self, planned: PlannedStream, manifest: Manifest) -> TaskSink | None:
+        """What writes on the executors; None where the driver writes everything."""
+        if not manifest.slots:
+            return None
+        return TaskSink(
+            made=BatchRecords.of(self.app_name, planned, manifest.query_id, _side_offsets(manifest)),
+            records=SlotRecords(
+                connection=self.connection,
+                name=record_sink_name(self.app_name, planned),
+                query_id=manifest.query_id,
+                topics=self._side_topics(),
+                require_owner=self.ownership.check,
+            ),
+            views=self._staged_views(planned) if self.tasks_write else {},
+        )
+
+    def _staged_views(self, planned: PlannedStream) -> dict[int, StagedView]:
+        for each in planned.views:
+            store = self.stores.get(each.view.name)
+            if isinstance(store, StagingStore):
+                store.work_by(partial(_in_a_task, self.spark))
+        return staged_views(planned, self.stores)
+
+    def _start_graph(
+        self, planned: PlannedGraph, manifest: Manifest, sink: NotedSink, kept: CheckpointRecords | None
+    ) -> StreamingQuery:
+        specs = specs_of(planned, manifest)
+        sources = tuple(replace(each, spec=specs[each.spec.topic]) for each in planned.graph.sources)
+        query = GraphQuery(
+            graph=replace(planned.graph, sources=sources, buckets=manifest.buckets),
+            steps=planned.steps,
+            options=self._feed_options(),
+        )
+        return start_graph(
+            self.spark,
+            query,
+            query_id=manifest.query_id,
+            checkpoint=str(graph_folder(self.options.data, planned.view.name) / "checkpoint"),
+            output=sink,
+            trigger_ms=self.options.trigger_ms,
+            until_caught_up=self.options.until_caught_up,
+            spill_bytes=self.options.spill_bytes,
+            tasks=self.tasks,
+            records=kept,
+        )
+
+    def _feed_options(self) -> FeedOptions:
+        return FeedOptions(
+            connection=self.connection,
+            max_records_per_batch=self.options.max_records_per_batch,
+            max_bytes_per_batch=self.options.max_bytes_per_batch,
+        )
+
+    def _start(
+        self, planned: PlannedStream, manifest: Manifest, sink: NotedSink, kept: CheckpointRecords | None
+    ) -> StreamingQuery:
+        query = StreamQuery(
+            plan=planned.plan(manifest.buckets, manifest.spec(planned.stream.spec)),
+            steps=tuple(view.steps for view in planned.views),
+            options=self._feed_options(),
+        )
+        return start_stream(
+            self.spark,
+            query,
+            query_id=manifest.query_id,
+            checkpoint=str(self.options.query_folder(planned.name) / "checkpoint"),
+            output=sink,
+            trigger_ms=self.options.trigger_ms,
+            until_caught_up=self.options.until_caught_up,
+            spill_bytes=self.options.spill_bytes,
+            tasks=manifest.slots or self.tasks,
+            task_sink=self._task_sink(planned, manifest),
+            records=kept,
+        )
+
+
+def _in_a_task(spark: SparkSession, work: Callable[[], Any]) -> Any:
+    """What the call returns, on an executor, so that the rows that it is about do not pass the driver."""
+    (found,) = spark.sparkContext.parallelize([work], 1).map(_called).collect()
+    return found
+
+
+def _called(work: Callable[[], Any]) -> Any:
+    return work()
+
+
+def _side_offsets(manifest: Manifest) -> dict[int, int]:
+    """Up to where, by partition, dead and late records are on their topics."""
+    return {int(partition): offset for partition, offset in manifest.side_offsets.items()}
+
+
+class _Progress:
+    """Commits a query's progress as the offsets of its group."""
+
+    def __init__(self, planned: PlannedStream, query_id: str, connection: Connection) -> None:
+        self._spec = planned.stream.spec
+        self._query_id = query_id
+        self._connection = connection
+        self._run = ""
+        self._group: GroupProgress | None = None
+
+    def commit(self, output: BatchOutput) -> None:
+        if not output.marks:
+            return
+        if self._group is None or self._run != output.marks[0].run:
+            self.close()
+            self._run = output.marks[0].run
+            spec = self._spec
+            self._group = GroupProgress(self._connection, spec.group, spec.topic, self._run, self._query_id)
+        self._group.commit(output.following, output.times, output.watermark_us)
+
+    def close(self) -> None:
+        if self._group is not None:
+            self._group.close()
+            self._group = None

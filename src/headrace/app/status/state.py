@@ -1,0 +1,85 @@
+"""The state that an application keeps: rows, bytes and the oldest entry, by operator, input and bucket.
+
+Read from the checkpoints in its data folder, whether it runs or not; no Spark is needed.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from headrace.app.status.description import AppDescription, StateDescription
+from headrace.streams.engine import HeldState, read_buckets
+
+__all__ = ["HeldInput", "OperatorState", "read_state"]
+
+_FEWEST_BUCKETS = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldInput:
+    """What one bucket of an operator holds of one of its inputs."""
+
+    input: str
+    bucket: int
+    rows: int
+    oldest_us: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorState:
+    """The state of one operator: `node` is its node in the graph, `bytes` what it takes by bucket."""
+
+    query: str
+    operator: str
+    node: str
+    bytes: dict[int, int]
+    held: tuple[HeldInput, ...]
+
+    @property
+    def rows(self) -> int:
+        return sum(each.rows for each in self.held)
+
+    @property
+    def skew(self) -> float | None:
+        """How many times the rows of a middling bucket the largest has; None without rows to compare."""
+        rows = Counter(dict.fromkeys(self.bytes, 0))
+        for each in self.held:
+            rows[each.bucket] += each.rows
+        if len(rows) < _FEWEST_BUCKETS or not self.rows:
+            return None
+        return max(rows.values()) / max(median(rows.values()), 1)
+
+    @property
+    def oldest_us(self) -> int | None:
+        return min((each.oldest_us for each in self.held if each.oldest_us is not None), default=None)
+
+
+def read_state(data: Path, app: AppDescription) -> list[OperatorState]:
+    """The state of every operator that keeps some, as of the newest batch of each bucket."""
+    return [found for each in app.states for found in _operators(data, each)]
+
+
+def _operators(data: Path, described: StateDescription) -> Iterator[OperatorState]:
+    buckets = list(read_buckets(data / described.folder))
+    for number, operator in enumerate(described.operators):
+        states = {each.bucket: each.states[number] for each in buckets if number < len(each.states)}
+        if not operator.inputs:  # clocks, and the like
+            continue
+        yield OperatorState(
+            query=described.query,
+            operator=operator.name,
+            node=operator.node,
+            bytes={bucket: state.bytes for bucket, state in states.items()},
+            held=tuple(
+                each for bucket, state in states.items() for each in _inputs(bucket, state, operator.inputs)
+            ),
+        )
+
+
+def _inputs(bucket: int, state: HeldState, names: tuple[str, ...]) -> Iterator[HeldInput]:
+    whole = " + ".join(names)
+    for number, each in enumerate(state.inputs):
+        name = names[number] if len(state.inputs) == len(names) else whole
+        yield HeldInput(input=name, bucket=bucket, rows=each.rows, oldest_us=each.oldest_us)

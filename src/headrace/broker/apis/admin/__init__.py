@@ -1,0 +1,1 @@
+"""What administrators ask for: topics, configurations, users and permissions, quotas, groups."""

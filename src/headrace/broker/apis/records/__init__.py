@@ -1,0 +1,1 @@
+"""Records: produced, fetched, found by offset or time, and deleted."""

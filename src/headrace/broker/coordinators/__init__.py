@@ -1,0 +1,1 @@
+"""Coordinators of groups, transactions and queues: pure decisions made durable, then carried out."""

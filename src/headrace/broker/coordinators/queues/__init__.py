@@ -1,0 +1,1 @@
+"""The coordinator of queues, which Kafka calls share groups: leases, acknowledgements, dead letters."""

@@ -1,0 +1,1 @@
+"""Partitions as the broker serves them: appends, commits, and who waits for what."""

@@ -1,0 +1,364 @@
+"""A connection to a PostgreSQL server: TLS, login, queries, COPY, a replication stream.
+
+Blocking, one thread at a time. What the network or the server's restart does is a
+RetriableError; what somebody has to see to is a ConfigError or a `ServerError`.
+"""
+
+import select
+import socket
+import ssl
+import time
+from collections.abc import Iterator
+
+from headrace.capture.postgres.address import PostgresAddress, SslMode
+from headrace.capture.postgres.login import Login
+from headrace.capture.postgres.protocol import (
+    SSL_REQUEST,
+    Frames,
+    ServerMessage,
+    frame,
+    read_fields,
+    read_raw_row,
+    startup,
+    status_update,
+)
+from headrace.errors import ConfigError, CorruptionError, RequestError, RetriableError
+from headrace.kernels import Found, RowTables, find_answers
+
+__all__ = ["Connection", "Row", "ServerError", "format_lsn", "parse_lsn"]
+
+Row = tuple[str | None, ...]
+
+_RECEIVE_BYTES = 1 << 20
+_LOGIN_BODY_BYTES = 1 << 16
+# So that every value has one text, whatever the database, the role or the server is set to.
+_PINNED = {
+    "client_encoding": "UTF8",
+    "DateStyle": "ISO, YMD",
+    "TimeZone": "UTC",
+    "IntervalStyle": "postgres",
+    "extra_float_digits": "1",
+    "bytea_output": "hex",
+    "application_name": "headrace",
+}
+# By SQLSTATE: connection, insufficient resources, operator intervention; a slot in use, a disk's error.
+_RETRIABLE_CLASSES = ("08", "53", "57")
+_RETRIABLE_STATES = ("55006", "40001", "40P01", "58030")
+_DATABASE_DROPPED = "57P04"
+
+
+class ServerError(RequestError):
+    """The server refuses what it was asked; `sqlstate` says why."""
+
+    def __init__(self, message: ServerMessage) -> None:
+        super().__init__(f"PostgreSQL says: {message}")
+        self.sqlstate = message.sqlstate
+
+
+def parse_lsn(text: str) -> int:
+    """A position in the write-ahead log, from `16/B374D848`."""
+    high, _, low = text.partition("/")
+    return int(high, 16) << 32 | int(low, 16)
+
+
+def format_lsn(lsn: int) -> str:
+    return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
+
+
+class Connection:
+    """One session, open from the start; `close` ends it.
+
+    `replication` makes it one that also takes replication commands.
+    """
+
+    def __init__(self, address: PostgresAddress, password: str = "", *, replication: bool = False) -> None:
+        self.address = address
+        self.parameters: dict[str, str] = {}
+        self._frames = Frames(_LOGIN_BODY_BYTES)
+        self._buffer = bytearray(_RECEIVE_BYTES)
+        self._socket: socket.socket = _connected(address)
+        try:
+            self._encrypt()
+            self._log_in(password, replication)
+        except BaseException:
+            self._socket.close()
+            raise
+        self._frames.most_body_bytes = Frames().most_body_bytes
+        self._socket.settimeout(None)
+
+    def __enter__(self) -> "Connection":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Says good-bye if that is possible at once."""
+        try:
+            self._socket.settimeout(0.2)
+            self._socket.sendall(frame(b"X"))
+        except OSError:
+            pass
+        finally:
+            self._socket.close()
+
+    @property
+    def server_version(self) -> int:
+        """The major version."""
+        digits = self.parameters.get("server_version", "0").split(".")[0]
+        return int("".join(each for each in digits if each.isdigit()) or 0)
+
+    # --- queries ------------------------------------------------------------------------------
+
+    def stream_rows(self, sql: str) -> Iterator[tuple[bytes | None, ...]]:
+        """The rows of a statement as they arrive, with the bytes of each text; read it to its end."""
+        self._send(frame(b"Q", sql.encode() + b"\0"))
+        refused: ServerMessage | None = None
+        while True:
+            letter, body = self._receive()
+            if letter == b"D":
+                yield read_raw_row(body)
+            elif letter == b"E":
+                refused = read_fields(body)
+            elif letter == b"Z":
+                break
+        if refused:
+            raise _error(refused)
+
+    def answers(self, sql: str) -> tuple[bytes, int, int]:
+        """The rows of a statement as messages, one behind the other; how many, and where the last begins."""
+        self._send(frame(b"Q", sql.encode() + b"\0"))
+        refused: ServerMessage | None = None
+        parts: list[bytes] = []
+        size = count = last = 0
+
+        def find_end(kept: bytearray, begin: int) -> int:
+            nonlocal count, last
+            found = find_answers(kept, begin)
+            if found.count:
+                count, last = count + found.count, size + found.last_place - begin
+            return found.end
+
+        while True:
+            if taken := self._frames.take(find_end):
+                parts.append(taken)
+                size += len(taken)
+            letter, body = self._receive(but=b"D")
+            if letter == b"E":
+                refused = read_fields(body)
+            elif letter == b"Z":
+                break
+        if refused:
+            raise _error(refused)
+        return b"".join(parts), count, last
+
+    def raw_rows(self, sql: str) -> list[tuple[bytes | None, ...]]:
+        return list(self.stream_rows(sql))
+
+    def query(self, sql: str) -> list[Row]:
+        """The rows of all statements, as texts; ServerError for the first that the server refuses."""
+        return [tuple(_as_text(each) for each in row) for row in self.stream_rows(sql)]
+
+    def value(self, sql: str) -> str:
+        """The only column of the only row."""
+        rows = self.query(sql)
+        if len(rows) != 1 or not rows[0] or rows[0][0] is None:
+            raise CorruptionError(f"PostgreSQL answers {len(rows)} rows where one value was expected")
+        return rows[0][0]
+
+    def copy_out(self, sql: str) -> Iterator[bytes]:
+        """The lines of a `COPY … TO STDOUT`, each with its line feed; read it to its end."""
+        self._send(frame(b"Q", sql.encode() + b"\0"))
+        refused: ServerMessage | None = None
+        while True:
+            letter, body = self._receive()
+            if letter == b"d":
+                yield body
+            elif letter == b"E":
+                refused = read_fields(body)
+            elif letter == b"Z":
+                break
+        if refused:
+            raise _error(refused)
+
+    # --- replication --------------------------------------------------------------------------
+
+    def start_replication(self, command: str) -> None:
+        """Sends START_REPLICATION; from then on the connection belongs to the stream."""
+        self._send(frame(b"Q", command.encode() + b"\0"))
+        refused: ServerMessage | None = None
+        while True:
+            letter, body = self._receive()
+            if letter == b"W":
+                return
+            if letter == b"E":
+                refused = read_fields(body)
+            if letter == b"Z" and refused:
+                raise _error(refused)
+
+    def stream(self, wait_s: float | None) -> bytes | None:
+        """The next CopyData of the stream; None if none came within `wait_s`; with None, if none is here.
+
+        Raises RetriableError when the stream or the connection ends.
+        """
+        while (message := self._frames.next()) is None:
+            if wait_s is None or not self.wait(wait_s):
+                return None
+            self._fill()
+        letter, body = message
+        if letter == b"d":
+            return body
+        if letter == b"E":
+            raise _error(read_fields(body))
+        if letter in (b"c", b"C", b"Z"):
+            raise RetriableError(f"{self.address} has ended the replication stream")
+        return b""
+
+    def stream_rows_of(self, tables: RowTables) -> tuple[bytes, Found]:
+        """What has arrived of the stream next, as long as it is rows of these tables; it may be nothing."""
+        found = Found(0, 0, 0, ())
+
+        def find_end(kept: bytearray, begin: int) -> int:
+            nonlocal found
+            found = tables.find(kept, begin)
+            return found.end
+
+        return self._frames.take(find_end), found
+
+    def confirm(self, received: int, flushed: int, *, ask: bool = False) -> None:
+        """Tells the server how far the stream was received, and up to where it may be forgotten."""
+        self._send(status_update(received, flushed, time.time_ns() // 1000, ask=ask))
+
+    def wait(self, wait_s: float) -> bool:
+        """Whether bytes arrive within `wait_s`."""
+        if isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
+            return True
+        return bool(select.select([self._socket], [], [], max(0.0, wait_s))[0])
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    # --- bytes --------------------------------------------------------------------------------
+
+    def _send(self, data: bytes) -> None:
+        try:
+            self._socket.sendall(data)
+        except OSError as error:
+            raise self._lost(error) from error
+
+    def _receive(self, but: bytes = b"") -> tuple[bytes, bytes]:
+        """The next message; with `but`, nothing, as soon as the next one has that letter and is whole."""
+        while True:
+            while (message := self._frames.next(but)) is None:
+                self._fill()
+            letter, body = message
+            if letter == b"S":
+                name, _, value = body.partition(b"\0")
+                self.parameters[name.decode("latin-1")] = value.rstrip(b"\0").decode("utf-8", "replace")
+            elif letter not in b"NA" or not letter:
+                return letter, body
+
+    def _fill(self) -> None:
+        try:
+            count = self._socket.recv_into(self._buffer)
+        except OSError as error:
+            raise self._lost(error) from error
+        if not count:
+            raise RetriableError(f"{self.address} has closed the connection")
+        self._frames.feed(memoryview(self._buffer)[:count])
+
+    def _lost(self, error: OSError) -> RetriableError:
+        return RetriableError(f"the connection to {self.address} is lost: {error.strerror or error}")
+
+    # --- login --------------------------------------------------------------------------------
+
+    def _encrypt(self) -> None:
+        mode = self.address.sslmode
+        if mode is SslMode.DISABLE or self.address.is_local:
+            return
+        self._send(SSL_REQUEST)
+        try:
+            answer = self._socket.recv(1)
+        except OSError as error:
+            raise self._lost(error) from error
+        if not answer:
+            raise RetriableError(f"{self.address} has closed the connection")
+        if answer == b"S":
+            self._wrap()
+        elif mode is not SslMode.PREFER:
+            raise ConfigError(f"{self.address} does not offer TLS, which sslmode={mode} asks for")
+
+    def _wrap(self) -> None:
+        try:
+            context = _tls(self.address)
+            self._socket = context.wrap_socket(self._socket, server_hostname=self.address.host)
+        except ssl.SSLCertVerificationError as error:
+            raise ConfigError(
+                f"the certificate of {self.address} is not accepted: {error.verify_message}; name the "
+                "authority that signed it with sslrootcert=PATH, and the host as the certificate does"
+            ) from None
+        except OSError as error:
+            raise self._lost(error) from error
+
+    def _log_in(self, password: str, replication: bool) -> None:
+        parameters = {"user": self.address.user, "database": self.address.database, **_PINNED}
+        if replication:
+            parameters["replication"] = "database"
+        self._send(startup(parameters))
+        login = Login(self.address.user, password, encrypted=isinstance(self._socket, ssl.SSLSocket))
+        while True:
+            letter, body = self._receive()
+            if letter == b"R":
+                if (answer := login.answer(body)) is not None:
+                    self._send(answer)
+            elif letter == b"E":
+                raise _error(read_fields(body))
+            elif letter == b"Z":
+                return
+
+
+def _connected(address: PostgresAddress) -> socket.socket:
+    try:
+        if address.is_local:
+            opened = socket.socket(socket.AF_UNIX)
+            opened.settimeout(address.connect_timeout_s)
+            opened.connect(address.socket_path)
+            return opened
+        opened = socket.create_connection((address.host, address.port), address.connect_timeout_s)
+        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        return opened
+    except OSError as error:
+        raise RetriableError(f"{address} cannot be reached: {error.strerror or error}") from error
+
+
+def _tls(address: PostgresAddress) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    if address.sslrootcert:
+        try:
+            context.load_verify_locations(address.sslrootcert)
+        except OSError as error:
+            raise ConfigError(
+                f"sslrootcert={address.sslrootcert} cannot be read: {error.strerror or error}"
+            ) from None
+    if address.sslmode is not SslMode.VERIFY_FULL:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _as_text(value: bytes | None) -> str | None:
+    if value is None:
+        return None
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise CorruptionError("PostgreSQL answers with text that is not UTF-8") from None
+
+
+def _error(message: ServerMessage) -> RequestError | RetriableError:
+    if message.sqlstate == _DATABASE_DROPPED:
+        return ServerError(message)
+    if message.sqlstate[:2] in _RETRIABLE_CLASSES or message.sqlstate in _RETRIABLE_STATES:
+        return RetriableError(f"PostgreSQL says: {message}")
+    return ServerError(message)

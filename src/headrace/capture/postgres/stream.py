@@ -1,0 +1,103 @@
+"""The replication stream: messages in their order, keepalives answered, positions acknowledged.
+
+Positions are 64-bit numbers of bytes in the write-ahead log. `resume_lsn` is such that every
+transaction that commits before it was read: the one to start from next time.
+"""
+
+import time
+
+from headrace.capture.postgres.connection import Connection, format_lsn
+from headrace.capture.postgres.pgoutput import Keepalive, WalData, read_copy_data
+from headrace.capture.postgres.sql import identifier, literal
+from headrace.kernels import Found, RowTables
+
+__all__ = ["ReplicationStream"]
+
+_STATUS_S = 5.0  # well below any sensible wal_sender_timeout, whose default is a minute
+
+
+class ReplicationStream:
+    """One running START_REPLICATION."""
+
+    def __init__(self, connection: Connection, slot: str, publication: str, start_lsn: int) -> None:
+        self._connection = connection
+        self._received_lsn = start_lsn
+        self.acknowledged_lsn = start_lsn
+        self.sent_lsn = start_lsn
+        self._told_at = time.monotonic()
+        self._asked_at = 0.0
+        names = literal(identifier(publication)).lstrip()
+        connection.start_replication(
+            f"START_REPLICATION SLOT {identifier(slot)} LOGICAL {format_lsn(start_lsn)} "
+            f"(proto_version '1', publication_names {names})"
+        )
+
+    def next(self, wait_s: float) -> WalData | None:
+        """The next message of the plugin; None if none comes within `wait_s`, or a keepalive says so.
+
+        After None, everything before `sent_lsn` was handed over.
+        """
+        until = None
+        while True:
+            body = self._connection.stream(None)
+            if body is None:
+                until = time.monotonic() + wait_s if until is None else until
+                body = self._awaited(until)
+                if body is None:
+                    return None
+            if not body:
+                continue
+            message = read_copy_data(body)
+            if isinstance(message, WalData):
+                self._received_lsn = max(self._received_lsn, message.lsn)
+                return message
+            if self._keepalive(message):
+                return None
+
+    def rows_of(self, tables: RowTables) -> tuple[bytes, Found]:
+        """The messages that have arrived next, as long as they are rows of these tables; it may be none."""
+        data, found = self._connection.stream_rows_of(tables)
+        self._received_lsn = max(self._received_lsn, found.last_place)
+        return data, found
+
+    def _awaited(self, until: float) -> bytes | None:
+        """What arrives until then; the server is told of us meanwhile, or it would give up."""
+        while True:
+            now = time.monotonic()
+            if now - self._told_at > _STATUS_S:
+                self._tell()
+            body = self._connection.stream(min(max(until - now, 0.0), _STATUS_S))
+            if body is not None or time.monotonic() >= until:
+                return body
+
+    def _keepalive(self, message: Keepalive) -> bool:
+        """Whether it says that there is nothing to come before a position that is news."""
+        if message.wants_reply:
+            self._tell()
+        is_news = message.end_lsn > self.sent_lsn
+        self.sent_lsn = max(self.sent_lsn, message.end_lsn)
+        return is_news
+
+    def passed(self, lsn: int) -> None:
+        """Everything before was handed over, for the transaction that ended there had nothing for us."""
+        self.sent_lsn = max(self.sent_lsn, lsn)
+
+    def ask(self, every_s: float) -> None:
+        """Asks the server how far it is, not too often: the keepalive that answers moves `sent_lsn`."""
+        if time.monotonic() - self._asked_at >= every_s:
+            self._asked_at = time.monotonic()
+            self._tell(ask=True)
+
+    def acknowledge(self, lsn: int) -> None:
+        """What lies before is safe with us; the server may forget it."""
+        if lsn > self.acknowledged_lsn:
+            self.acknowledged_lsn = lsn
+            self._tell()
+
+    def _tell(self, *, ask: bool = False) -> None:
+        received = max(self._received_lsn, self.acknowledged_lsn)
+        self._connection.confirm(received, self.acknowledged_lsn, ask=ask)
+        self._told_at = time.monotonic()
+
+    def close(self) -> None:
+        self._connection.close()

@@ -1,0 +1,460 @@
+"""The loop of a capture: changes as they come, a chunk of a snapshot in between, for as long as it runs.
+
+Each round writes one transaction of the log: whole transactions of the source, then the rows
+of a chunk that no change has replaced meanwhile, then the state. Nothing is kept but that
+state; after a failure of either side both are opened again, and it says where to go on.
+"""
+
+import contextlib
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from importlib.metadata import version
+from itertools import chain, islice
+
+from headrace.capture.change import (
+    Change,
+    ChangeBlock,
+    EncodedChanges,
+    Item,
+    Position,
+    Resnapshot,
+    TableSchema,
+    Transaction,
+)
+from headrace.capture.envelope import Envelope
+from headrace.capture.outbox import event_of
+from headrace.capture.snapshot import PendingChunk
+from headrace.capture.source import Lag, Source, SourceChanged
+from headrace.capture.state import CaptureState
+from headrace.capture.status import Rates, State, Status, table_status
+from headrace.capture.writer import Batch, CaptureWriter, table_topic
+from headrace.client.write import OutputRecord, RecordBlock
+from headrace.clock import Clock, SystemClock
+from headrace.errors import FencedError, HeadraceError, RequestError, RetriableError
+
+__all__ = ["CaptureRun"]
+
+_log = logging.getLogger(__name__)
+
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 30.0
+_WAIT_S = 0.5
+_STATUS_S = 1.0
+_MOST_CHANGES = 20_000  # of one transaction of the log, unless one of the source has more
+_LONGEST_BATCH_S = 0.25
+
+
+class CaptureRun:
+    """Runs one capture until `stop`; `run` belongs to one thread, the other methods to any.
+
+    `on_status` gets the status whenever its state changes, and about once a second. `run`
+    returns when it was stopped, and raises FencedError when another process has taken over the
+    capture. Whatever cannot be mended by trying again leaves the capture in the state
+    "stopped", with the reason, until `resume` or `resnapshot`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        open_source: Callable[[], Source],
+        writer: CaptureWriter,
+        *,
+        outbox: Collection[str] = (),
+        chunk_rows: int = 10_000,
+        paused: bool = False,
+        on_status: Callable[[Status], None] = lambda _: None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.name = name
+        self._open_source = open_source
+        self._writer = writer
+        self._outbox = frozenset(outbox)
+        self._chunk_rows = chunk_rows
+        self._on_status = on_status
+        self._clock = clock or SystemClock()
+        self._stopping = threading.Event()
+        self._switched = threading.Event()
+        self._paused = paused
+        self._requests: dict[str, Sequence[str]] = {}
+        self._met: set[str] = set()
+        self.status = Status(name=name, state="starting", at_ms=self._clock.now_ms())
+        self._state = CaptureState()
+        self._source: Source | None = None
+        self._envelope: Envelope | None = None
+        self._pending: PendingChunk | None = None
+        self._live: tuple[str, set[bytes]] | None = None
+        self._rates = Rates()
+        self._totals: dict[str, int | None] = {}
+        self._said_at = 0.0
+        self._failures = 0
+
+    # --- from any thread ----------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Makes `run` return after the transaction under way."""
+        self._stopping.set()
+        self._switched.set()
+
+    def pause(self) -> None:
+        """Closes the source until `resume`; the database keeps the changes meanwhile."""
+        self._paused = True
+        self._switched.set()
+
+    def resume(self) -> None:
+        """Goes on after `pause`, or after the capture stopped with a reason."""
+        self._paused = False
+        self._switched.set()
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether it was told to pause."""
+        return self._paused
+
+    def resnapshot(self, tables: Sequence[str] = (), *, request: str = "") -> None:
+        """Reads these tables again from the beginning (all, if none is named), and follows changes meanwhile.
+
+        Rows of the topic that a table no longer has are deleted there. Also goes on after a stop
+        because changes were lost. A `request` that was met already, by whichever process, is not
+        met again.
+        """
+        request = request or secrets.token_hex(8)
+        if request in self._met or request in self._requests:
+            return
+        self._requests[request] = tuple(tables)
+        self._paused = False
+        self._switched.set()
+
+    # --- the loop -----------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Captures until `stop`."""
+        try:
+            while not self._stopping.is_set():
+                self._switched.clear()
+                if self._stopping.is_set():
+                    break
+                if self._paused:
+                    self._close()
+                    self._say("paused")
+                    self._switched.wait()
+                else:
+                    self._attempt()
+        finally:
+            self._close()
+
+    def _attempt(self) -> None:
+        """Opens both sides and captures until something happens; decides what to do then."""
+        try:
+            self._open()
+            if self._requests:
+                self._take_requests()
+            while not self._switched.is_set():
+                self._round()
+        except FencedError:
+            raise
+        except RetriableError as error:
+            self._close()
+            self._fail(str(error), "reconnecting")
+            pause_s = min(_FIRST_PAUSE_S * 2**self._failures, _LONGEST_PAUSE_S)
+            self._failures += 1
+            self._switched.wait(pause_s)
+        except HeadraceError as error:
+            self._close()
+            self._fail(str(error), "stopped")
+            self._switched.wait()
+
+    def _open(self) -> None:
+        if self._source is not None:
+            return
+        state = self._writer.open()
+        requests = self._unmet(state)
+        source, position, is_other = self._connect(state, bool(requests))
+        self._source, schemas = source, source.schemas()
+        known = {each for each in schemas if table_topic(self.name, each) in state.offsets}
+        state = replace(state, position=position).with_tables(schemas, known)
+        state = _with_requests(state, {**requests, "": ()} if is_other else requests)
+        self._envelope = Envelope(
+            connector=source.connector, name=self.name, database=source.database, version=version("headrace")
+        )
+        self._totals = {}
+        self._state = self._writer.write(Batch(state=state, records=self._writer.announce(schemas.values())))
+        self._note_met(requests)
+        self._failures = 0
+        self._say(self._running_state())
+
+    def _connect(self, state: CaptureState, may_restart: bool) -> tuple[Source, Position, bool]:
+        """A source that reads on from the state's position; or, if changes were lost and all
+        tables may be read again, from now on, and then True."""
+        source = self._open_source()
+        try:
+            return source, source.connect(state.position), False
+        except SourceChanged:
+            source.close()
+            if not may_restart:
+                raise
+        except BaseException:
+            source.close()
+            raise
+        source = self._open_source()
+        try:
+            return source, source.connect(None), True
+        except BaseException:
+            source.close()
+            raise
+
+    def _close(self) -> None:
+        self._pending = self._live = None
+        self._writer.close()
+        source, self._source = self._source, None
+        if source is not None:
+            with contextlib.suppress(HeadraceError):
+                source.close()
+
+    def _take_requests(self) -> None:
+        """Reads tables again without interrupting the stream."""
+        requests = self._unmet(self._state)
+        self._pending = self._live = None
+        if requests:
+            self._state = self._writer.write(Batch(state=_with_requests(self._state, requests)))
+        self._note_met(requests)
+
+    def _unmet(self, state: CaptureState) -> dict[str, Sequence[str]]:
+        """The requests that no run has met so far."""
+        for each in [each for each in self._requests if each == state.request]:
+            self._note_met([each])
+        return dict(self._requests)
+
+    def _note_met(self, requests: Iterable[str]) -> None:
+        for each in list(requests):
+            self._met.add(each)
+            self._requests.pop(each, None)
+
+    def _round(self) -> None:
+        """One transaction of the log, if there is anything to write."""
+        assert self._source is not None
+        if self._pending is None:
+            self._pending = self._read_chunk(self._source)
+        waiting = self._pending is not None and self._pending.is_reached(self._state.position)
+        transactions = iter(self._source.transactions(0 if waiting else _WAIT_S))
+        first = next(transactions, None) if not waiting else None
+        if first is not None or waiting:
+            self._write(chain([first], transactions) if first is not None else ())
+        if time.monotonic() - self._said_at >= _STATUS_S:
+            self._say(self._running_state())
+
+    def _write(self, transactions: Iterable[Transaction]) -> None:
+        assert self._source is not None
+        batch = Batch(state=self._state)
+        batch.records = self._records(batch, transactions)
+        self._state = self._writer.write(batch)
+        if batch.changes:
+            changes = self.status.changes + batch.changes
+            self.status = replace(self.status, changes=changes, last_change_ms=self._clock.now_ms())
+        assert self._state.position is not None
+        self._source.acknowledge(self._state.position)
+
+    def _records(
+        self, batch: Batch, transactions: Iterable[Transaction]
+    ) -> Iterator[OutputRecord | RecordBlock]:
+        """Everything of a batch; `batch` is complete when this has ended."""
+        envelope, began = self._envelope, time.monotonic()
+        assert envelope is not None
+        for transaction in transactions:
+            yield from self._transaction(batch, envelope, transaction)
+            if self._pending is not None and self._pending.is_reached(transaction.position):
+                break
+            long = time.monotonic() - began > _LONGEST_BATCH_S
+            if long or batch.changes >= _MOST_CHANGES:
+                break
+        if self._pending is not None and self._pending.is_reached(batch.state.position):
+            yield from self._chunk(batch, envelope, self._pending)
+            self._pending = None
+
+    def _transaction(
+        self, batch: Batch, envelope: Envelope, transaction: Transaction
+    ) -> Iterator[OutputRecord | RecordBlock]:
+        envelope.begin(transaction.id, transaction.committed_us)
+        pending, now_ms, at_ms = self._pending, self._clock.now_ms(), transaction.committed_us // 1000
+        if pending is not None:
+            pending.begin(transaction)
+        for item in self._without_blocks(transaction.changes, envelope, now_ms):
+            if isinstance(item, EncodedChanges):
+                topics = {number: self._writer.topic(table) for number, table in item.tables.items()}
+                yield RecordBlock(item.octets, item.numbers, item.count, topics, at_ms)
+            elif isinstance(item, Change):
+                if not self._writer.is_announced(item.table):
+                    continue
+                if pending is not None:
+                    item = pending.note(item)
+                if self._live is not None:
+                    self._note_live(item)
+                if self._is_outbox(item.table):
+                    yield from self._event(item, at_ms)
+                    continue
+                topic = self._writer.topic(item.table)
+                yield OutputRecord(
+                    topic,
+                    item.key,
+                    envelope.value(item, now_ms),
+                    timestamp_ms=at_ms,
+                )
+                if item.op == "d" and item.key is not None:
+                    yield OutputRecord(topic, item.key, None, timestamp_ms=at_ms)
+            else:
+                yield from self._changed_table(batch, item)
+        for table, count in envelope.counts.items():
+            batch.counts[table] = batch.counts.get(table, 0) + count
+            batch.changes += count
+        batch.transaction_id, batch.committed_us = transaction.id, transaction.committed_us
+        batch.state = replace(batch.state, position=transaction.position)
+
+    def _without_blocks(
+        self, items: Iterable[Item | ChangeBlock], envelope: Envelope, now_ms: int
+    ) -> Iterator[Item | EncodedChanges]:
+        """The items, those of blocks one by one only where each has to be looked at."""
+        for item in items:
+            if not isinstance(item, ChangeBlock):
+                yield item
+            elif self._looks_at(item.tables):
+                yield from item.changes()
+            else:
+                yield from item.encoded(envelope, now_ms)
+
+    def _looks_at(self, tables: Collection[str]) -> bool:
+        """Whether changes of one of these tables are more than records of its topic."""
+        if self._pending is not None and self._pending.looks_at(tables):
+            return True
+        if self._live is not None and self._live[0] in tables:
+            return True
+        return bool(self._outbox) and any(map(self._is_outbox, tables))
+
+    def _is_outbox(self, table: str) -> bool:
+        return bool(self._outbox) and bool({table, table.partition(".")[2]} & self._outbox)
+
+    def _event(self, change: Change, at_ms: int) -> Iterator[OutputRecord]:
+        event = event_of(change, at_ms)
+        if event is not None:
+            self._writer.ensure_event_topic(event.topic)
+            yield event
+
+    def _changed_table(self, batch: Batch, item: TableSchema | Resnapshot) -> Iterator[OutputRecord]:
+        """A table has other columns from here on, or has to be read again."""
+        if self._pending is not None and self._pending.chunk.table == item.table:
+            self._pending.spoilt = True
+        if isinstance(item, TableSchema):
+            yield from self._writer.announce([item])
+            if item.table not in batch.state.tables:
+                batch.state = batch.state.with_tables([*batch.state.tables, item.table], ())
+            return
+        if item.skipped and self._is_outbox(item.table):
+            raise RequestError(
+                f"{item.reason}; it is an event that would be lost: remove the capture, correct the row, and "
+                "add the capture again, which brings the events that the outbox still has once more"
+            )
+        _log.warning("capture %s: %s is read again: %s", self.name, item.table, item.reason)
+        self._live = None
+        batch.state = batch.state.resnapshot([item.table])
+
+    # --- snapshots ----------------------------------------------------------------------------
+
+    def _read_chunk(self, source: Source) -> PendingChunk | None:
+        table = self._state.next_snapshot()
+        if table is None:
+            return None
+        progress = self._state.tables[table]
+        if progress.phase == "gone":
+            keys = self._keys_to_check(table)
+            cursor = [keys[-1].decode()] if len(keys) == self._chunk_rows else None
+            return PendingChunk(replace(source.read_keys(table, keys), cursor=cursor))
+        if table not in self._totals:
+            self._totals[table] = source.count(table)
+        return PendingChunk(source.read_chunk(table, progress.cursor, self._chunk_rows))
+
+    def _keys_to_check(self, table: str) -> Sequence[bytes]:
+        """The next keys of the topic, in order; the cursor is the last one that was looked at."""
+        if self._live is None or self._live[0] != table:
+            self._live = (table, self._writer.live_keys(table))
+        cursor = self._state.tables[table].cursor
+        after = cursor[0].encode() if cursor else b""
+        return list(islice(sorted(each for each in self._live[1] if each > after), self._chunk_rows))
+
+    def _note_live(self, change: Change) -> None:
+        assert self._live is not None
+        if change.op == "d" and change.table == self._live[0] and change.key is not None:
+            self._live[1].discard(change.key)
+
+    def _chunk(
+        self, batch: Batch, envelope: Envelope, pending: PendingChunk
+    ) -> Iterator[OutputRecord | RecordBlock]:
+        """The rows of a chunk that are still what they were; its table is further then."""
+        chunk, now_ms = pending.chunk, self._clock.now_ms()
+        progress = batch.state.tables.get(chunk.table)
+        if pending.spoilt or progress is None:
+            return
+        topic, rows = self._writer.topic(chunk.table), 0
+        if pending.block is not None and not self._is_outbox(chunk.table):
+            left: Iterator[EncodedChanges | Change] = pending.block.encoded(envelope, chunk.read_us, now_ms)
+        else:
+            left = pending.rows()
+        for row in left:
+            if isinstance(row, EncodedChanges):
+                yield RecordBlock(row.octets, row.numbers, row.count, {0: topic}, chunk.read_us // 1000)
+                rows += row.count
+                continue
+            if self._is_outbox(chunk.table):
+                yield from self._event(row, chunk.read_us // 1000)
+                rows += 1
+                continue
+            gone = row.op == "d"
+            if gone and (self._live is None or row.key not in self._live[1]):
+                continue
+            value = envelope.snapshot_value(row, chunk.read_us, now_ms)
+            yield OutputRecord(topic, row.key, value, timestamp_ms=chunk.read_us // 1000)
+            if gone:
+                yield OutputRecord(topic, row.key, None, timestamp_ms=chunk.read_us // 1000)
+            rows += 1
+        batch.state = batch.state.advanced(chunk.table, chunk.cursor, rows)
+        if not batch.transaction_id:
+            batch.transaction_id, batch.committed_us = f"snapshot:{chunk.read_us}", chunk.read_us
+
+    # --- status -------------------------------------------------------------------------------
+
+    def _running_state(self) -> State:
+        return "streaming" if self._state.next_snapshot() is None else "snapshot"
+
+    def _fail(self, reason: str, state: State) -> None:
+        _log.warning("capture %s: %s", self.name, reason)
+        reconnects = self.status.reconnects + (state == "reconnecting")
+        self.status = replace(
+            self.status, error=reason, error_at_ms=self._clock.now_ms(), reconnects=reconnects
+        )
+        self._say(state)
+
+    def _say(self, state: State) -> None:
+        self._said_at = time.monotonic()
+        source, runs = self._source, state in ("streaming", "snapshot")
+        rates = self._rates.note(self._state, self._said_at)
+        self.status = replace(
+            self.status,
+            state=state,
+            at_ms=self._clock.now_ms(),
+            url=source.url if source is not None else self.status.url,
+            connector=source.connector if source is not None else self.status.connector,
+            lag=source.lag() if source is not None and runs else Lag(),
+            tables={
+                name: table_status(each, self._totals.get(name), rates.get(name))
+                for name, each in self._state.tables.items()
+            },
+        )
+        self._on_status(self.status)
+
+
+def _with_requests(state: CaptureState, requests: Mapping[str, Sequence[str]]) -> CaptureState:
+    """The state with the tables of these requests to be read again."""
+    for request, tables in requests.items():
+        again = [each for each in state.tables if not tables or {each, each.partition(".")[2]} & set(tables)]
+        state = replace(state.resnapshot(again), request=request or state.request)
+    return state

@@ -1,0 +1,126 @@
+"""What a reader of a database promises to `CaptureRun`, which does the rest.
+
+Theory of operation. A run calls, from one thread:
+
+    source.connect(position)                 None for the first time: the position from which changes count
+    loop:
+        chunk = source.read_chunk(…)         while a table's snapshot is not done
+        for transaction in source.transactions(wait_s): …      written to the log as they come
+        source.acknowledge(position)         once the log has everything up to there
+    source.close()
+
+**Snapshots.** A chunk is the rows of a key range (or, with `read_keys`, of given keys) in some
+consistent state of the database. The run goes on with `transactions` until `chunk.reached(position)`,
+and drops from the chunk each row whose key was changed by a transaction that `chunk.sees` says it
+does not contain; what is left is written, together with the chunk's cursor and the position. So
+the source has to make sure of two things only: every transaction that the chunk does not contain
+comes out of `transactions` from the chunk on, not before; and `reached` turns true, if need be
+by a transaction without changes, once no transaction that the chunk contains can still come.
+
+**Failures.** RetriableError (the database is down, busy, restarting): the run closes the source,
+waits, and connects again, for ever. `SourceChanged`: changes are lost or the database is another
+one; the run stops, and says so, until `headrace capture resnapshot`. Other HeadraceErrors stop it.
+
+Messages never contain a password: a source gets its URL with the secret resolved, and shows `url`
+without it.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from headrace.capture.change import Change, Position, RowBlock, TableSchema, Transaction
+from headrace.errors import RequestError
+
+__all__ = ["Chunk", "Lack", "Lag", "Source", "SourceChanged"]
+
+
+class SourceChanged(RequestError):  # noqa: N818 - what has happened, not what is wrong
+    """Changes were lost, or this is another database: only a new snapshot makes topics right again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lack:
+    """Something the database needs before it can be captured, with the statements that provide it."""
+
+    what: str
+    statements: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lag:
+    """How far reading is behind, as far as the source can tell."""
+
+    transactions: int | None = None
+    changes: int | None = None
+    bytes: int | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """Rows of one table in one state of the database.
+
+    `rows` have the op `r`, or, for keys that are gone, `d`; they may be one block. `cursor` is
+    where the next chunk begins, None after the last; it must survive JSON. See the module's theory of
+    operation for `reached` and `sees`.
+    """
+
+    table: str
+    rows: Sequence[Change] | RowBlock
+    cursor: Sequence[Any] | None
+    read_us: int
+    reached: Callable[[Position], bool]
+    sees: Callable[[Transaction], bool]
+
+
+class Source(Protocol):
+    """One database, read by one thread. After an error only `close` is called."""
+
+    connector: str  # as Debezium names it in `source`: "sqlite", "postgresql", "mysql"
+    database: str
+    url: str  # without the password
+
+    def check(self) -> Sequence[Lack]:
+        """What the database lacks; changes nothing there. Empty if a capture can start."""
+
+    def describe(self) -> Mapping[str, TableSchema]:
+        """The captured tables as they are now; before `connect`, and without setting anything up."""
+
+    def connect(self, position: Position | None) -> Position:
+        """Gets ready to read on from `position`; None: from now on. Returns the position it reads from.
+
+        Sets up what it needs in the database (triggers, a publication and a slot), or raises
+        ConfigError with the statements to run. Raises SourceChanged if it cannot go on from there.
+        """
+
+    def schemas(self) -> Mapping[str, TableSchema]:
+        """The captured tables as they are now."""
+
+    def transactions(self, wait_s: float) -> Iterable[Transaction]:
+        """Those committed since, oldest first; ends when there are no more right now.
+
+        Waits up to `wait_s` for the first. A transaction's changes are consumed before the
+        next is asked for. The consumer may stop between two: the next call goes on there.
+        """
+
+    def read_chunk(self, table: str, cursor: Sequence[Any] | None, most_rows: int) -> Chunk:
+        """The next rows of a table in key order; from the first with None."""
+
+    def read_keys(self, table: str, keys: Sequence[bytes]) -> Chunk:
+        """Of these keys, as JSON, those that are gone, as deletes; the cursor is None."""
+
+    def count(self, table: str) -> int | None:
+        """About how many rows a table has; None if that is expensive to know."""
+
+    def lag(self) -> Lag:
+        """How far reading is behind now."""
+
+    def acknowledge(self, position: Position) -> None:
+        """The log has everything up to there: what was kept for this reader may go."""
+
+    def remove(self) -> None:
+        """Takes out of the database what `connect` has set up."""
+
+    def close(self) -> None:
+        """Closes connections; harmless when repeated."""

@@ -1,0 +1,203 @@
+"""The topics of a capture, and how they are written: a batch of changes and the state after it, or neither.
+
+| topic | holds |
+|---|---|
+| `<name>.<schema>.<table>` | changes of a table by primary key, compacted; a tombstone after each delete |
+| `<name>.schema` | the schema of each table, compacted; written before the first row that has it |
+| `<name>.transaction` | the cuts: an END record for each transaction of ours |
+| `<name>.state` | the state after each transaction of ours, compacted |
+
+A transaction of the log holds whole transactions of the source. The transactional id is
+that of the capture, so a second process that runs the same capture fences the first.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from headrace.capture.change import TableSchema
+from headrace.capture.envelope import cut, schema_value
+from headrace.capture.state import CaptureState, parse_state
+from headrace.client import EARLIEST, LARGE_RECORD_CONFIGS, LATEST, Connection, RawFetcher
+from headrace.client.topics import TopicSettings, ensure_topics
+from headrace.client.write import BatchProducer, NextOffsets, OutputRecord, RecordBlock
+from headrace.errors import RequestError
+from headrace.records import decode_columns
+
+__all__ = [
+    "Batch",
+    "CaptureWriter",
+    "own_topics",
+    "schema_topic",
+    "state_topic",
+    "table_topic",
+    "topic_name",
+    "transaction_topic",
+]
+
+_STATE_KEY = b"state"
+_TRANSACTION_TIMEOUT_MS = 300_000  # for transactions of the source that are long
+_COMPACT = {"cleanup.policy": "compact"}
+
+
+def topic_name(text: str) -> str:
+    """The name as a topic can have it: other letters than Kafka takes become underscores."""
+    return "".join(each if each.isascii() and (each.isalnum() or each in "._-") else "_" for each in text)
+
+
+def table_topic(name: str, table: str) -> str:
+    """The topic of a table, which is named `schema.table`."""
+    return topic_name(f"{name}.{table}")
+
+
+def schema_topic(name: str) -> str:
+    return topic_name(f"{name}.schema")
+
+
+def transaction_topic(name: str) -> str:
+    return topic_name(f"{name}.transaction")
+
+
+def state_topic(name: str) -> str:
+    return topic_name(f"{name}.state")
+
+
+def own_topics(name: str) -> list[str]:
+    """The topics of a capture besides those of its tables."""
+    return [schema_topic(name), transaction_topic(name), state_topic(name)]
+
+
+@dataclass(slots=True, kw_only=True)
+class Batch:
+    """What one transaction of the log holds; `state` and counts are complete once `records` have ended."""
+
+    state: CaptureState
+    records: Iterator[OutputRecord | RecordBlock] = field(default_factory=lambda: iter(()))
+    transaction_id: str = ""
+    committed_us: int = 0
+    counts: dict[str, int] = field(default_factory=dict)
+    changes: int = 0
+
+
+class CaptureWriter:
+    """Writes the batches of one capture; `open` says how far the last one came, wherever it ran."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        name: str,
+        *,
+        partitions: int = 4,
+    ) -> None:
+        self.name = name
+        self._connection = connection
+        self._partitions = partitions
+        self._writer = BatchProducer(
+            connection, f"capture-{name}", transaction_timeout_ms=_TRANSACTION_TIMEOUT_MS
+        )
+        self._topics: dict[str, str] = {}
+        self._table_topics: set[str] = set()
+        self._event_topics: set[str] = set()
+
+    def open(self) -> CaptureState:
+        """Takes over the capture's name, and reads the state that its last owner left."""
+        own = TopicSettings(partitions=1, configs=_COMPACT)
+        cuts = TopicSettings(partitions=1, configs=LARGE_RECORD_CONFIGS)
+        ensure_topics(
+            self._connection,
+            {
+                state_topic(self.name): own,
+                schema_topic(self.name): own,
+                transaction_topic(self.name): cuts,
+            },
+        )
+        self._writer.take_over()
+        return self._last_state()
+
+    def topic(self, table: str) -> str:
+        """The topic of a table that was announced."""
+        return self._topics[table]
+
+    def is_announced(self, table: str) -> bool:
+        """Whether this run captures the table; one that was taken out of the capture has no topic here."""
+        return table in self._topics
+
+    def announce(self, schemas: Iterable[TableSchema]) -> Iterator[OutputRecord]:
+        """Creates the topics of tables that are missing; the records for the schema topic."""
+        known = list(schemas)
+        topics = {each.table: table_topic(self.name, each.table) for each in known}
+        self._require_distinct({**self._topics, **topics})
+        new = {topics[each.table]: self._settings(each) for each in known if each.table not in self._topics}
+        if new:
+            ensure_topics(self._connection, new)
+        self._topics |= topics
+        self._table_topics |= set(topics.values())
+        for each in known:
+            yield OutputRecord(schema_topic(self.name), each.table.encode(), schema_value(each), partition=0)
+
+    def ensure_event_topic(self, topic: str) -> None:
+        """Creates the topic of an outbox's events, if it is missing."""
+        if topic not in self._event_topics:
+            settings = TopicSettings(partitions=self._partitions, configs=LARGE_RECORD_CONFIGS)
+            ensure_topics(self._connection, {topic: settings})
+            self._event_topics.add(topic)
+
+    def write(self, batch: Batch) -> CaptureState:
+        """Writes the batch with its cut and the state after it, in one transaction; that state."""
+        written: list[CaptureState] = []
+
+        def last(offsets: NextOffsets) -> Iterable[OutputRecord]:
+            of_tables = {at: each for at, each in offsets.items() if at[0] in self._table_topics}
+            state = batch.state.with_offsets(of_tables)
+            written.append(state)
+            if of_tables:
+                key, value = cut(batch.transaction_id, batch.committed_us, batch.counts, state.offsets)
+                at_ms = batch.committed_us // 1000
+                yield OutputRecord(
+                    transaction_topic(self.name), key, value, partition=0, timestamp_ms=at_ms or None
+                )
+            yield OutputRecord(state_topic(self.name), _STATE_KEY, state.to_json(), partition=0)
+
+        self._writer.transact(batch.records, last)
+        return written[0]
+
+    def live_keys(self, table: str) -> set[bytes]:
+        """The keys that the table's topic has a row of now."""
+        topic = self._topics[table]
+        keys: set[bytes] = set()
+        with RawFetcher(self._connection) as fetcher:
+            starts = fetcher.offsets(topic, EARLIEST)
+            ends = fetcher.offsets(topic, LATEST, committed=False)  # ours; its markers may be under way
+            for partition, start in starts.items():
+                for run in fetcher.fetch(topic, partition, start, ends[partition]):
+                    columns = decode_columns(run, columns=("key", "value"))
+                    gone = columns["value"].is_null().to_pylist()
+                    for key, is_gone in zip(columns["key"].to_pylist(), gone, strict=True):
+                        if key is not None:
+                            (keys.discard if is_gone else keys.add)(key)
+        return keys
+
+    def close(self) -> None:
+        """Aborts what is open; harmless when repeated."""
+        self._writer.close()
+
+    def _settings(self, schema: TableSchema) -> TopicSettings:
+        policy = _COMPACT if schema.key else {}
+        return TopicSettings(partitions=self._partitions, configs={**policy, **LARGE_RECORD_CONFIGS})
+
+    def _require_distinct(self, topics: Mapping[str, str]) -> None:
+        by_topic: dict[str, str] = {}
+        for table, topic in topics.items():
+            if by_topic.setdefault(topic, table) != table:
+                raise RequestError(
+                    f"tables {by_topic[topic]} and {table} would share the topic {topic}; "
+                    "capture one of them under another name"
+                )
+
+    def _last_state(self) -> CaptureState:
+        state, topic = CaptureState(), state_topic(self.name)
+        with RawFetcher(self._connection) as fetcher:
+            start, end = fetcher.offsets(topic, EARLIEST)[0], fetcher.offsets(topic, LATEST)[0]
+            for run in fetcher.fetch(topic, 0, start, end):
+                for value in decode_columns(run, columns=("value",))["value"].to_pylist():
+                    state = parse_state(value)
+        return state

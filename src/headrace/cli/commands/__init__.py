@@ -1,0 +1,1 @@
+"""The commands of `headrace`, a file for each group of them."""

@@ -1,0 +1,1 @@
+"""Positions and committed offsets, as people type them and as they are moved."""

@@ -1,0 +1,1 @@
+"""Records on the command line: read, filtered and sent as lines."""

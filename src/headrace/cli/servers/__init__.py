@@ -1,0 +1,1 @@
+"""`headrace broker` and `headrace console`: processes of their own, whose flags are made from settings."""

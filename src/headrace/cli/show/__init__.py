@@ -1,0 +1,1 @@
+"""How results look in a terminal: tables, records, times. Pure, but for the printer."""

@@ -1,0 +1,1 @@
+"""Routes about topics: their administration, reading them, writing to them."""

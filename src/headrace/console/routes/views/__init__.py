@@ -1,0 +1,1 @@
+"""Routes about views: their status, their rows, their changes."""

@@ -1,0 +1,61 @@
+"""Compares the rows that a target has with those that it must have.
+
+First by checksums: keys are spread over ranges of their hashes, and each range has one
+checksum, whatever the order in which its rows come. Then, for ranges whose checksums differ, row by
+row. So only rows of such ranges are ever in memory.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from headrace.derived.changes import Row, canonical
+
+__all__ = ["RANGES", "Difference", "compare_rows", "range_of", "range_sums"]
+
+RANGES = 1024
+_BITS = 128
+_MASK = (1 << _BITS) - 1
+
+Rows = Iterable[tuple[bytes, Row]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """A row that is missing from the target, one too many there, or another than it must be."""
+
+    identity: bytes
+    kind: Literal["missing", "extra", "different"]
+    expected: Row | None
+    found: Row | None
+
+
+def range_of(identity: bytes) -> int:
+    """The range that a row belongs to."""
+    return int.from_bytes(hashlib.blake2b(identity, digest_size=2).digest()) % RANGES
+
+
+def range_sums(rows: Rows) -> tuple[list[int], int]:
+    """The checksum of every range, and the number of rows."""
+    sums, count = [0] * RANGES, 0
+    for identity, row in rows:
+        content = len(identity).to_bytes(4) + identity + canonical(row)
+        digest = int.from_bytes(hashlib.blake2b(content, digest_size=_BITS // 8).digest())
+        at = range_of(identity)
+        sums[at] = (sums[at] + digest) & _MASK
+        count += 1
+    return sums, count
+
+
+def compare_rows(expected: Rows, found: Rows) -> Iterator[Difference]:
+    """The rows that differ, by identity; both sides are held in memory."""
+    must, has = dict(expected), dict(found)
+    for identity in sorted(must.keys() | has.keys()):
+        here, there = must.get(identity), has.get(identity)
+        if here is None:
+            yield Difference(identity=identity, kind="extra", expected=None, found=there)
+        elif there is None:
+            yield Difference(identity=identity, kind="missing", expected=here, found=None)
+        elif canonical(here) != canonical(there):
+            yield Difference(identity=identity, kind="different", expected=here, found=there)

@@ -1,0 +1,202 @@
+"""Sends commands to entities, and waits for their answers; from threads and from coroutines."""
+
+import threading
+import uuid
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import suppress
+from typing import Any
+
+import orjson
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+
+from headrace.client import LATEST, Connection, RawFetcher, consumer, producer
+from headrace.client.topics import SILENT_LOGGER
+from headrace.errors import HeadraceError, RequestError, RetriableError
+from headrace.sourcing.records import Answer, Command, Topics
+
+__all__ = ["CommandSender", "new_command_id"]
+
+_POLL_S = 0.1
+
+
+def new_command_id() -> str:
+    """An id for a command that is sent for the first time."""
+    return uuid.uuid4().hex
+
+
+class CommandSender:
+    """Sends the commands of one application from this process; safe for any number of threads.
+
+    It reads the answers of the types that it has sent commands of, from where they ended when
+    the first was sent. Close it to end its thread.
+    """
+
+    def __init__(self, connection: Connection, app: str) -> None:
+        self._connection = connection
+        self._app = app
+        self._lock = threading.Lock()
+        self._producer: Producer | None = None
+        self._reader: Consumer | None = None
+        self._positions: list[TopicPartition] = []
+        self._followed: set[str] = set()
+        self._pending: dict[tuple[str, str], list[Future[Answer]]] = {}
+        self._stopping = threading.Event()
+        self._wake = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def send(self, entity_type: str, command: Command) -> Future[Answer]:
+        """Sends a command; the future has its answer, or the error of the log."""
+        topics = Topics.of(self._app, entity_type)
+        future: Future[Answer] = Future()
+        place = (command.entity, command.id)
+        with self._lock:
+            if self._stopping.is_set():
+                raise RetriableError("the sender of commands is closed; open another")
+            self._follow(topics.answers)
+            self._pending.setdefault(place, []).append(future)
+            assert self._producer is not None
+            try:
+                self._producer.produce(
+                    topics.commands,
+                    command.value(),
+                    command.entity.encode(),
+                    headers=list(command.headers()),
+                    on_delivery=self._report(place),
+                )
+            except (KafkaException, BufferError) as error:
+                self._pending.pop(place, None)
+                raise RetriableError(f"{topics.commands}: {error}; try again") from error
+            self._producer.poll(0)
+        return future
+
+    def follow(self, entity_type: str) -> None:
+        """Begins to read the answers of a type, if it has not; sending its commands then does not block."""
+        with self._lock:
+            self._follow(Topics.of(self._app, entity_type).answers)
+
+    def wait(self, future: "Future[Answer]", command: Command, timeout_s: float) -> Answer:
+        """The answer; raises RetriableError if there is none in time; what becomes of it is then unknown."""
+        try:
+            return future.result(timeout_s)
+        except FutureTimeoutError:
+            self.forget(command)
+            raise no_answer(command, timeout_s) from None
+
+    def forget(self, command: Command) -> None:
+        """Nobody waits for the answer any more."""
+        with self._lock:
+            self._pending.pop((command.entity, command.id), None)
+
+    def close(self) -> None:
+        """Ends the thread; whoever still waits gets a RetriableError."""
+        self._stopping.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+        with self._lock:
+            pending, self._pending = self._pending, {}
+            if self._producer is not None:
+                self._producer.flush(5)
+                self._producer = None
+        for futures in pending.values():
+            for each in futures:
+                with suppress(InvalidStateError):  # cancelled meanwhile
+                    each.set_exception(RetriableError("the sender of commands was closed; send it again"))
+
+    # --- inside -------------------------------------------------------------------------------
+
+    def _follow(self, answers: str) -> None:
+        """Reads this topic of answers from its present end on; under the lock."""
+        if answers in self._followed:
+            return
+        with RawFetcher(self._connection) as fetcher:
+            ends = fetcher.offsets(answers, LATEST)
+        self._positions += [TopicPartition(answers, partition, at) for partition, at in ends.items()]
+        self._followed.add(answers)
+        if self._producer is None:
+            self._open()
+        self._wake.set()
+
+    def _open(self) -> None:
+        self._producer = producer(
+            self._connection,
+            enable_idempotence=True,
+            partitioner="murmur2_random",
+            linger_ms=0,
+            delivery_report_only_error=True,
+            logger=SILENT_LOGGER,
+        )
+        self._thread = threading.Thread(target=self._run, name="headrace-answers", daemon=True)
+        self._thread.start()
+
+    def _report(self, place: tuple[str, str]) -> Callable[[KafkaError | None, Any], None]:
+        def report(error: KafkaError | None, message: Any) -> None:
+            if error is not None:
+                kind = RetriableError if error.retriable() else RequestError
+                self._fail(place, kind(f"{message.topic()}: {error.str()}; send it again"))
+
+        return report
+
+    def _fail(self, place: tuple[str, str], error: HeadraceError) -> None:
+        # From within `poll` of a thread that may hold the lock: dictionaries are safe by themselves.
+        for each in self._pending.pop(place, ()):
+            with suppress(InvalidStateError):  # cancelled meanwhile
+                each.set_exception(error)
+
+    def _run(self) -> None:
+        reader = consumer(
+            self._connection,
+            f"{self._app}.answers",
+            auto_offset_reset="earliest",
+            isolation_level="read_committed",
+            fetch_error_backoff_ms=50,
+            logger=SILENT_LOGGER,
+        )
+        assigned: Mapping[tuple[str, int], int] = {}
+        try:
+            while not self._stopping.is_set():
+                if self._wake.is_set():
+                    self._wake.clear()
+                    assigned = self._assign(reader, assigned)
+                assigned = self._read(reader, assigned)
+                opened = self._producer
+                if opened is not None:
+                    opened.poll(0)
+        finally:
+            reader.close()
+
+    def _assign(
+        self, reader: Consumer, assigned: Mapping[tuple[str, int], int]
+    ) -> dict[tuple[str, int], int]:
+        with self._lock:
+            wanted = {(each.topic, each.partition): each.offset for each in self._positions}
+        wanted |= assigned
+        reader.assign([TopicPartition(*place, at) for place, at in wanted.items()])
+        return wanted
+
+    def _read(self, reader: Consumer, assigned: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
+        positions = dict(assigned)
+        first = reader.poll(_POLL_S)
+        messages: list[Any] = [] if first is None else [first, *reader.consume(2_000, 0)]
+        for message in messages:
+            if message.error() is None:
+                positions[message.topic(), message.partition()] = message.offset() + 1
+                self._settle(message.value())
+        return positions
+
+    def _settle(self, value: bytes) -> None:
+        found = orjson.loads(value)
+        futures = self._pending.pop((found["entity"], found["command"]), ())
+        for each in futures:
+            with suppress(InvalidStateError):  # cancelled meanwhile
+                each.set_result(Answer.from_json(found))
+
+
+def no_answer(command: Command, timeout_s: float) -> RetriableError:
+    """Nobody knows what became of the command yet."""
+    return RetriableError(
+        f"no answer to {command.name} for {command.entity!r} within {timeout_s:.0f} s: is `headrace serve` "
+        f"running? The command may still be carried out; send it again with command_id={command.id!r} to "
+        "learn what became of it"
+    )

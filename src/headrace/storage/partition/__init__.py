@@ -1,0 +1,1 @@
+"""One partition: appended, synced, recovered, and kept within its retention."""

@@ -1,0 +1,31 @@
+"""The log start: the offset below which records are deleted, kept durably in a small file."""
+
+from pathlib import Path
+
+from headrace.errors import CorruptionError
+from headrace.storage.disk.disk import Disk
+from headrace.storage.disk.offset_file import read_offset, write_offset
+
+__all__ = ["read_log_start", "write_log_start"]
+
+
+def write_log_start(disk: Disk, path: Path, offset: int) -> None:
+    """Returns when the log start can no longer move back."""
+    write_offset(disk, path, offset)
+
+
+def read_log_start(disk: Disk, path: Path) -> int:
+    """The log start, 0 if none was ever written.
+
+    CorruptionError if the file is damaged: to guess would bring deleted records back, and give
+    the offsets of a topic in memory to others.
+    """
+    try:
+        return read_offset(disk, path)
+    except CorruptionError as error:
+        raise CorruptionError(
+            "its checksum does not hold; restore it from a copy, or remove it: the log then starts at its"
+            " oldest segment, and deleted records may reappear (a topic in memory gives offsets again)",
+            path=path,
+            end=error.end,
+        ) from None

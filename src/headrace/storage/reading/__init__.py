@@ -1,0 +1,1 @@
+"""Reading a partition: from an offset or a time to verified batches, around damage."""

@@ -1,0 +1,63 @@
+"""Base offsets of a compacted segment, compared with the checksums in its index.
+
+A batch's CRC does not cover its base offset. In other segments it follows from the batch
+before; here batches are missing in between, and only the checksum tells a flipped bit.
+"""
+
+from collections.abc import Iterable
+
+from crc32c import crc32c
+
+from headrace.records import BATCH_OVERHEAD_BYTES, HEADER_BYTES
+from headrace.storage.disk.damage import Damage
+from headrace.storage.disk.disk import Disk
+from headrace.storage.segments.index import CheckedIndex, SparseIndex
+from headrace.storage.segments.segment import Segment
+
+__all__ = ["with_checks", "wrong_stretches"]
+
+_WINDOW_BYTES = 32 * 1024
+_MIN_LENGTH = HEADER_BYTES - BATCH_OVERHEAD_BYTES
+
+
+def wrong_stretches(
+    disk: Disk, fd: int, segment: Segment, index: CheckedIndex, ranks: Iterable[int], offset_after: int
+) -> list[Damage]:
+    """Compares the stretches of these entries, and notes that; damage where the offsets are not right.
+
+    Which of a stretch it is cannot be told. Where other damage keeps the batches from being
+    walked over, that is for the reader to find.
+    """
+    found = []
+    for rank in ranks:
+        (offset, start), following = index.entry(rank), rank + 1
+        next_offset, end = (
+            index.entry(following) if following < len(index) else (offset_after, segment.size_bytes)
+        )
+        crc = _offsets_crc(disk, fd, start, end)
+        if crc is not None and crc != index.checks[rank]:
+            found.append(Damage(segment.path, start, end, offset, next_offset))
+        index.note_compared(rank)
+    return found
+
+
+def with_checks(disk: Disk, fd: int, index: SparseIndex, segment_bytes: int) -> CheckedIndex:
+    """An index that was made anew, with the checksums of the offsets as they are now."""
+    starts = [index.entry(rank)[1] for rank in range(len(index))]
+    stretches = zip(starts, [*starts[1:], segment_bytes], strict=False)
+    return CheckedIndex.of(index, (_offsets_crc(disk, fd, *each) or 0 for each in stretches))
+
+
+def _offsets_crc(disk: Disk, fd: int, start: int, end: int) -> int | None:
+    """Checksum of the base offsets of the batches there; None if they do not lie one behind the other."""
+    crc, position, window_at, window = 0, start, start, b""
+    while position < end:
+        at = position - window_at
+        if at + BATCH_OVERHEAD_BYTES > len(window):
+            window, window_at, at = disk.pread(fd, min(_WINDOW_BYTES, end - position), position), position, 0
+        length = int.from_bytes(window[at + 8 : at + BATCH_OVERHEAD_BYTES], "big", signed=True)
+        if len(window) < BATCH_OVERHEAD_BYTES or length < _MIN_LENGTH:
+            return None
+        crc = crc32c(window[at : at + 8], crc)
+        position += length + BATCH_OVERHEAD_BYTES
+    return crc if position == end else None

@@ -1,0 +1,1 @@
+"""Segments: the files of a partition, found by offset or time, read and removed."""

@@ -1,0 +1,51 @@
+"""One stage of a graph in Spark's Python workers: the buckets of a task, one after the other."""
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+
+from headrace.streams.dataflow.graph import Graph
+from headrace.streams.dataflow.step import StageBatch, StageOperators, advance_stage
+from headrace.streams.engine.messages import ALL_VIEWS, Kind, Message, to_batch
+from headrace.streams.engine.spill import SpillFiles
+from headrace.streams.engine.stage import batch_number, by_bucket
+from headrace.streams.engine.state_log import BucketCopies, BucketLog, BucketStates, append, load
+
+__all__ = ["advance_graph_bucket", "advance_graph_task"]
+
+_copies = BucketCopies()
+
+
+def advance_graph_task(
+    graph: Graph,
+    stage: int,
+    states: BucketStates,
+    run_id: str,
+    spill: SpillFiles,
+    messages: Iterable[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    """What the messages of a task lead to, bucket after bucket; the body of `mapInArrow`."""
+    number, arrived = batch_number(), by_bucket(messages)
+    log = states.logs(stage, number)
+    for bucket, of_bucket in sorted(arrived.items()):
+        batch = StageBatch(graph, stage)
+        for _, edge, kind, blob in of_bucket:
+            batch.add(Message(bucket, edge, *spill.received(kind, blob)))
+        out = advance_graph_bucket(batch, run_id, bucket, log(bucket), number)
+        yield to_batch(Message(to, edge, *spill.sent(kind, blob)) for to, edge, kind, blob in out)
+
+
+def advance_graph_bucket(
+    batch: StageBatch, run_id: str, bucket: int, log: BucketLog, number: int
+) -> list[Message]:
+    """The messages that the bucket's part of a batch leads to, its log brought up to date."""
+    place = (f"{run_id}/{batch.stage}", bucket)
+    operators = StageOperators(batch.graph, batch.stage)
+    # Out of the cache while it changes: an attempt that fails must leave no copy.
+    copy = load(log, operators.new_states, _copies.take(place), number, 0)
+    out, deltas = advance_stage(copy.states, bucket, batch)
+    append(log, copy, number, deltas)
+    _copies.keep(place, copy)
+    if log.receipt is not None:
+        out.append(Message(bucket, ALL_VIEWS, Kind.STATE, log.receipt))
+    return out

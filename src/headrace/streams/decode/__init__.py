@@ -1,0 +1,1 @@
+"""Values of records into Arrow columns. No Spark, no I/O."""

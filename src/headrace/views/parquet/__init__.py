@@ -1,0 +1,1 @@
+"""Views as Parquet files, in folders with a manifest."""

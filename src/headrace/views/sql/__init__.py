@@ -1,0 +1,1 @@
+"""Views in databases: SQLite and PostgreSQL, each batch in one transaction."""

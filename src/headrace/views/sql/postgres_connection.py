@@ -1,0 +1,78 @@
+"""Connections to PostgreSQL, 15 or newer, and its errors as ours."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+import psycopg
+from psycopg import errors
+
+from headrace.errors import ConfigError, DiskError, HeadraceError, RequestError, RetriableError
+
+__all__ = ["Connection", "connect", "explained", "without_password"]
+
+_OLDEST_VERSION = 150_000  # has UNIQUE NULLS NOT DISTINCT
+_SETTINGS = (
+    "SET TIME ZONE 'UTC'; SET client_encoding = 'UTF8'; SET extra_float_digits = 1; "
+    "SET synchronous_commit = on; SET datestyle = 'ISO, YMD'; SET bytea_output = 'hex'"
+)
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+
+def connect(url: str) -> Connection:
+    """A connection on which values look as we write them; raises ConfigError if the server is too old."""
+    connection = psycopg.connect(url, autocommit=False, application_name="headrace-views")
+    if connection.info.server_version < _OLDEST_VERSION:
+        connection.close()
+        raise ConfigError(f"{without_password(url)} is older than PostgreSQL 15; views need 15 or newer")
+    connection.execute(_SETTINGS)
+    connection.commit()
+    return connection
+
+
+_RETRIABLE = (
+    psycopg.OperationalError,
+    psycopg.InterfaceError,
+    errors.SerializationFailure,
+    errors.DeadlockDetected,
+    errors.LockNotAvailable,
+    errors.QueryCanceled,
+    errors.AdminShutdown,
+)
+
+
+@contextmanager
+def explained(name: str) -> Iterator[None]:
+    """The driver's errors as ours; none of them contains the password."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise _ours(error, name) from error
+
+
+def _ours(error: psycopg.Error, name: str) -> HeadraceError:
+    cause = f"{name}: {str(error).strip()}"
+    if isinstance(error, errors.DiskFull):
+        return DiskError(f"{cause}; make room", full=True)
+    if isinstance(error, errors.InvalidPassword | errors.InvalidAuthorizationSpecification):
+        return ConfigError(f"{cause}; correct the URL")
+    if isinstance(error, errors.InsufficientPrivilege):
+        return ConfigError(f"{cause}; the user needs CREATE on the schema, and to own the tables of views")
+    if isinstance(error, errors.ReadOnlySqlTransaction):
+        return ConfigError(f"{cause}; write to the primary server")
+    if isinstance(error, _RETRIABLE):
+        return RetriableError(f"{cause}; try again")
+    if isinstance(error, psycopg.DataError):
+        return RequestError(
+            f"{cause}; PostgreSQL cannot keep this value (text may not hold the character NUL, for example): "
+            "clean it before the view"
+        )
+    return RequestError(cause)
+
+
+def without_password(url: str) -> str:
+    parts = urlsplit(url)
+    host = parts.hostname or parts.query or "local"
+    return f"postgresql://{host}{f':{parts.port}' if parts.port else ''}{parts.path}"

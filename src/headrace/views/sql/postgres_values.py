@@ -1,0 +1,74 @@
+"""Arrow columns as PostgreSQL keeps them, and back. Pure.
+
+Every type has PostgreSQL's own of the same meaning; text is compared by its bytes
+(COLLATE "C"). Arrays, structs and maps are `json`, not `jsonb`, which would lose the
+sign of -0.0. Rows travel as CSV made by Arrow, without an object a value.
+"""
+
+import io
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+
+from headrace.views.formats import dumps, from_json, to_json
+from headrace.views.schema import is_nested
+
+__all__ = ["declared_type", "decode", "to_csv"]
+
+
+def declared_type(kind: pa.DataType) -> str:
+    """PostgreSQL's type for a column."""
+    types = pa.types
+    if is_nested(kind):
+        return "json"
+    if types.is_decimal(kind):
+        return f"numeric({kind.precision}, {kind.scale})"
+    if types.is_timestamp(kind):
+        return "timestamptz" if kind.tz else "timestamp"
+    if types.is_binary(kind) or types.is_large_binary(kind):
+        return "bytea"
+    return _PLAIN.get(kind.id, 'text COLLATE "C"')
+
+
+_PLAIN = {
+    pa.bool_().id: "boolean",
+    pa.int8().id: "smallint",
+    pa.int16().id: "smallint",
+    pa.int32().id: "integer",
+    pa.int64().id: "bigint",
+    pa.float32().id: "real",
+    pa.float64().id: "double precision",
+    pa.date32().id: "date",
+}
+
+
+def to_csv(rows: pa.Table) -> bytes:
+    """The rows for COPY … (FORMAT csv): nulls are empty, everything else is quoted."""
+    columns = [_text(column) for column in rows.columns]
+    table = pa.table(columns, names=[str(index) for index in range(len(columns))])
+    out = io.BytesIO()
+    options = pyarrow.csv.WriteOptions(include_header=False, quoting_style="all_valid")
+    pyarrow.csv.write_csv(table, out, options)
+    return out.getvalue()
+
+
+def _text(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    kind, types = column.type, pa.types
+    if is_nested(kind):
+        texts = [None if each is None else dumps(each) for each in to_json(column)]
+        return pa.chunked_array([pa.array(texts, pa.string())])
+    if types.is_binary(kind) or types.is_large_binary(kind):
+        texts = [None if each is None else "\\x" + each.hex() for each in column.to_pylist()]
+        return pa.chunked_array([pa.array(texts, pa.string())])
+    if types.is_timestamp(kind):
+        # Without a zone first: Arrow asks its zone database for every value otherwise.
+        plain = column.cast(pa.int64()).cast(pa.timestamp("us")).cast(pa.string())
+        return pc.binary_join_element_wise(plain, "Z", "") if kind.tz else plain
+    return column if types.is_string(kind) else column.cast(pa.string())
+
+
+def decode(values: list[Any], kind: pa.DataType) -> pa.Array:
+    """An Arrow array of what the driver gave back."""
+    return from_json(values, kind) if is_nested(kind) else pa.array(values, kind)

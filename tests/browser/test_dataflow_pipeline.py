@@ -1,0 +1,145 @@
+"""The Pipeline panel of an application with tables and joins: stages, state, and why they are planned so."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+from tests.browser.consoles import Console
+
+from headrace.app.status.description import (
+    AppDescription,
+    OperatorDescription,
+    PipelineEdge,
+    PipelineNode,
+    StateDescription,
+    StoreDescription,
+    ViewDescription,
+    write_description,
+)
+from headrace.streams.engine.state_files import BucketFiles
+from headrace.streams.engine.state_log import Head
+
+VIEW, FOLDER = "per_region", "dataflows/per_region/checkpoint/stages"
+OPERATORS = (
+    ("table", "table shop.customers", 0, ("shop.customers",)),
+    ("join", "left join on customer_id", 1, ("shop.orders", "table shop.customers")),
+    ("group", "group by region", 2, ("left join on customer_id",)),
+)
+WHY = "split: reads what table shop.customers makes, by a key of its own, behind another shuffle"
+
+
+def description(data: Path) -> AppDescription:
+    nodes = [
+        PipelineNode(id=f"topic:{name}", kind="topic", name=name, label=name)
+        for name in ("shop.orders", "shop.customers")
+    ]
+    nodes += [
+        PipelineNode(
+            id=f"step:{VIEW}:{place}",
+            kind=kind,
+            name=VIEW,
+            label=label,
+            stage=stage,
+            why=f"stage {stage}: {WHY}",
+        )
+        for place, (kind, label, stage, _) in enumerate(OPERATORS)
+    ]
+    nodes += [
+        PipelineNode(id="query:q", kind="query", name=f"view {VIEW}", label="3 stages over 2 topics"),
+        PipelineNode(id=f"view:{VIEW}", kind="view", name=VIEW, label=VIEW),
+    ]
+    pairs = [
+        ("topic:shop.customers", f"step:{VIEW}:0"),
+        ("topic:shop.orders", f"step:{VIEW}:1"),
+        (f"step:{VIEW}:0", f"step:{VIEW}:1"),
+        (f"step:{VIEW}:1", f"step:{VIEW}:2"),
+        (f"step:{VIEW}:2", "query:q"),
+        ("query:q", f"view:{VIEW}"),
+    ]
+    clock = OperatorDescription(name="clock", node="", inputs=())
+    states = [
+        StateDescription(
+            query=f"view {VIEW}",
+            folder=f"{FOLDER}/{stage}",
+            operators=(
+                clock,
+                OperatorDescription(name=label, node=f"step:{VIEW}:{place}", inputs=inputs),
+            ),
+        )
+        for place, (_, label, stage, inputs) in enumerate(OPERATORS)
+    ]
+    view = ViewDescription(
+        name=VIEW,
+        doc="Orders of each region.",
+        kind="dataflow",
+        window=None,
+        key=("region",),
+        columns={"region": "string", "orders": "int64"},
+        query=f"view {VIEW}",
+        stream=None,
+        topic=None,
+        store=StoreDescription(url=f"sqlite:///{data / 'views.db'}"),
+    )
+    return AppDescription(
+        app="shop",
+        file="shop.py",
+        bootstrap="",
+        streams=(),
+        views=(view,),
+        dead_topic="shop.dead",
+        late_topic="shop.late",
+        hooks=(),
+        nodes=tuple(nodes),
+        edges=tuple(PipelineEdge(tail=tail, head=head) for tail, head in pairs),
+        states=tuple(states),
+    )
+
+
+def keep(data, stage, bucket, rows, size) -> None:
+    """What the newest entry of a bucket says of its state."""
+    held = [
+        {"bytes": 20, "rows": [0], "oldest_us": [None]},
+        {"bytes": size, "rows": rows, "oldest_us": [1_700_000_000_000_000] * len(rows)},
+    ]
+    head = Head(
+        number=0,
+        query="q",
+        token="t",
+        made_from="",
+        base=0,
+        watermark_us=0,
+        delta_bytes=0,
+        snapshot_bytes=0,
+        held=held,
+    )
+    BucketFiles(data / FOLDER / str(stage), bucket, "q").put(head, [b"", b""])
+
+
+@pytest.fixture
+def console(tmp_path, broker) -> Iterator[Console]:
+    data = tmp_path / "data"
+    data.mkdir()
+    write_description(data, description(data))
+    for bucket in range(2):
+        keep(data, 0, bucket, [600], 40_000)
+        keep(data, 1, bucket, [25_000, 600], 1_500_000)
+        keep(data, 2, bucket, [3], 500)
+    with Console(bootstrap=broker.bootstrap, data=data) as console:
+        yield console
+
+
+def test_operators_show_what_they_keep_and_why_they_are_where_they_are(console, open_page):
+    page = open_page("pipeline", troubles_allowed=True)  # the view has no rows to show
+    join = page.locator(f'[data-node="step:{VIEW}:1"]')
+    expect(join).to_contain_text("left join on customer_id")
+    expect(join).to_contain_text("join · stage 1")
+    expect(join).to_contain_text("51.2K rows, 3.0 MB")
+    expect(page.locator(f'[data-node="step:{VIEW}:0"]')).to_contain_text("1,200 rows, 80.0 KB")
+    expect(page.locator("path.wire")).to_have_count(6)
+    expect(page.locator(".legend")).to_contain_text("table")
+    join.click()
+    detail = page.get_by_role("region", name="Selected node")
+    expect(detail.get_by_role("heading", level=2)).to_have_text("left join on customer_id")
+    expect(detail).to_contain_text("51,200 rows, 3.0 MB")
+    expect(detail).to_contain_text(WHY)

@@ -1,0 +1,51 @@
+"""Every target of derived systems, for the suites that all of them have to pass."""
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headrace.capture.postgres import PostgresAddress, PostgresConnection
+from headrace.derived import Follow, TargetSpec, open_target, redis, search, table
+from headrace.derived.target import Target
+from headrace.testing.postgres_process import PASSWORD
+
+_numbers = itertools.count(1)
+Make = Callable[[pytest.FixtureRequest, Path], TargetSpec]
+
+
+def _sqlite_table(request: pytest.FixtureRequest, folder: Path) -> TargetSpec:
+    return table(f"sqlite:///{folder / 'derived.db'}", "customers")
+
+
+def _sqlite_search(request: pytest.FixtureRequest, folder: Path) -> TargetSpec:
+    return search(f"sqlite:///{folder / 'search.db'}", "customers", fields=["name", "city"])
+
+
+def _postgres(request: pytest.FixtureRequest, folder: Path) -> TargetSpec:
+    server, name = request.getfixturevalue("postgres_process"), f"derived_{next(_numbers)}"
+    with PostgresConnection(PostgresAddress.parse(server.url()), PASSWORD) as admin:
+        admin.query(f"CREATE DATABASE {name}")
+    return table(server.url(name), "the customers")
+
+
+def _redis(request: pytest.FixtureRequest, folder: Path) -> TargetSpec:
+    return redis(request.getfixturevalue("redis").url(next(_numbers)), prefix="customer*[:")
+
+
+def _redis_hashes(request: pytest.FixtureRequest, folder: Path) -> TargetSpec:
+    return redis(request.getfixturevalue("redis").url(next(_numbers)), prefix="customer:", values="hash")
+
+
+TARGETS: dict[str, Make] = {
+    "sqlite table": _sqlite_table,
+    "sqlite search": _sqlite_search,
+    "postgres": _postgres,
+    "redis": _redis,
+    "redis hashes": _redis_hashes,
+}
+
+
+def opened(spec: TargetSpec, name: str = "customers") -> Target:
+    return open_target(Follow(name=name, topic="customers", into=spec))

@@ -1,0 +1,49 @@
+"""`kill -9` of the driver, of Python workers and of the broker, under views over several topics.
+
+One view for each operator: a join of streams, a stream with a table as of its time, a join of
+tables, a group over it, and windows over a join; in each store that outlives a process. At the
+end every view equals its batch definition over the log, each input's counters balance, and late
+and dead records are on their topics once (`flow_campaign.check_flows`).
+"""
+
+import random
+
+import pytest
+from flow_application import AROUND, INSIDE, TOPICS, VIEWS, WORKER_POINTS
+from flow_campaign import FlowTraffic, check_flows
+from stream_campaign import Life, log_ends, outlived
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("stores")]
+
+AT_RANDOM = ("driver", "worker", "broker")
+AT_STEPS = (*AROUND, *INSIDE, *WORKER_POINTS, *(f"worker at {step}" for step in WORKER_POINTS))
+PARTS = 8
+
+
+def survive(tmp_path, stores, kills, seed):
+    def begin():
+        return Life(tmp_path / "data", stores, "flow_application")
+
+    with outlived(begin, FlowTraffic(seed), kills, seed) as (life, log):
+        print(check_flows(log, life.prove(log_ends(log, TOPICS)), set(VIEWS)))
+
+
+@pytest.mark.timeout(1200)
+def test_views_of_joins_and_tables_are_whole_after_kills_of_a_worker_the_broker_and_the_driver(
+    stores, tmp_path
+):
+    """One of each, the worker's at one of its steps; the long form has every step."""
+    survive(tmp_path, stores, ["worker at state renamed", "broker", "driver"], seed=1)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_views_of_joins_and_tables_are_whole_after_a_hundred_kills(stores, tmp_path, part):
+    """In parts: first the part's share of the named steps, then whatever comes."""
+    seed = random.randrange(1 << 30)
+    chance = random.Random(seed)
+    kills = list(AT_STEPS[part::PARTS])
+    weights = [30, 60, 60, *[2] * len(AT_STEPS)]
+    kills += chance.choices([*AT_RANDOM, *AT_STEPS], weights, k=13 - len(kills))
+    survive(tmp_path, stores, kills, seed)

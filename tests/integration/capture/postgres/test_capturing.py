@@ -1,0 +1,127 @@
+"""PostgreSQL to topics of a real log; what is lost stops it with the reason, and one call mends it."""
+
+import pytest
+from tests.integration.capture.conftest import running, wait_until
+from tests.integration.capture.postgres.databases import Database
+from tests.integration.capture.reading import by_key, folded, read_topic
+
+from headrace.capture import CaptureRun
+
+pytestmark = pytest.mark.xdist_group("postgres")
+
+
+def rows_of(bootstrap: str, topic: str) -> list[dict]:
+    records = [each for each in read_topic(bootstrap, topic) if each.key is not None]
+    return sorted(folded(records).values(), key=lambda row: row["id"])
+
+
+def is_streaming(run: CaptureRun, changes: int) -> bool:
+    return run.status.state == "streaming" and run.status.changes >= changes
+
+
+def table_rows(database: Database, table: str = "t") -> list[dict]:
+    return sorted(database.rows(table, "id").values(), key=lambda row: row["id"])
+
+
+def test_tables_become_topics_with_cuts(bootstrap, database):
+    database.run("CREATE TABLE t (id int PRIMARY KEY, v text)", "INSERT INTO t VALUES (1, 'a'), (2, 'b')")
+    with running(bootstrap, "shop", database.source) as run:
+        wait_until(lambda: is_streaming(run, 0))
+        database.run("BEGIN; UPDATE t SET v = 'c' WHERE id = 1; INSERT INTO t VALUES (3, 'd'); COMMIT")
+        database.run("DELETE FROM t WHERE id = 2")
+        wait_until(lambda: is_streaming(run, 3))
+        assert run.status.connector == "postgresql" and "password" not in run.status.url
+    values = by_key(read_topic(bootstrap, "shop.public.t"))
+    assert [each["op"] for each in values[b'{"id":1}']] == ["r", "u"]
+    assert [each and each["op"] for each in values[b'{"id":2}']] == ["r", "d", None]
+    update = values[b'{"id":1}'][1]
+    assert update["source"]["connector"] == "postgresql" and update["source"]["lsn"] > 0
+    assert update["transaction"]["id"].split(":")[0] == str(update["source"]["txId"])
+    cuts = [each.value for each in read_topic(bootstrap, "shop.transaction")]
+    assert sum(each["event_count"] for each in cuts) >= 3 and cuts[-1]["offsets"]["shop.public.t"]
+    assert rows_of(bootstrap, "shop.public.t") == table_rows(database)
+
+
+def test_a_run_goes_on_where_the_last_one_stopped(bootstrap, database):
+    database.run("CREATE TABLE t (id int PRIMARY KEY, v text)")
+    for number in range(3):
+        with running(bootstrap, "again", database.source) as run:
+            wait_until(lambda: is_streaming(run, 0))
+            database.run(f"INSERT INTO t VALUES ({number}, 'x')")
+            wait_until(lambda: is_streaming(run, 1))
+        database.run(f"UPDATE t SET v = 'while it was away' WHERE id = {number}")
+    with running(bootstrap, "again", database.source) as run:
+        wait_until(lambda: is_streaming(run, 1))
+    values = by_key(read_topic(bootstrap, "again.public.t"))
+    assert [[each["op"] for each in changes] for changes in values.values()] == [["c", "u"]] * 3
+
+
+def test_lost_changes_stop_a_capture_and_a_resnapshot_converges(bootstrap, own_server):
+    """A slot that was dropped, a log that was removed, a cluster that was replaced: one after the other."""
+    with Database(own_server, "shop") as database:
+        database.run("CREATE TABLE t (id int PRIMARY KEY, v text)", "INSERT INTO t VALUES (1, 'a'), (2, 'b')")
+        with running(bootstrap, "lost", lambda: database.source(tables=["t"])) as run:
+            wait_until(lambda: is_streaming(run, 0))
+        database.run(
+            f"SELECT pg_drop_replication_slot('{database.idle_slot()}')", "DELETE FROM t WHERE id = 1"
+        )
+        with running(bootstrap, "lost", lambda: database.source(tables=["t"])) as run:
+            wait_until(lambda: run.status.state == "stopped")
+            assert "slot is gone" in (run.status.error or "") and "resnapshot" in (run.status.error or "")
+            run.resnapshot()
+            wait_until(lambda: is_streaming(run, 0))
+            assert rows_of(bootstrap, "lost.public.t") == table_rows(database) == [{"id": 2, "v": "b"}]
+        database.idle_slot()
+        database.run("CREATE TABLE noise (v text)")
+        for _ in range(5):  # files of the log, 16 MB each
+            database.run("INSERT INTO noise VALUES ('x')", "SELECT pg_switch_wal()", "CHECKPOINT")
+        database.run("INSERT INTO t VALUES (3, 'c')")
+        assert database.run("SELECT wal_status FROM pg_replication_slots") == [("lost",)]
+        with running(bootstrap, "lost", lambda: database.source(tables=["t"])) as run:
+            wait_until(lambda: run.status.state == "stopped")
+            assert "max_slot_wal_keep_size" in (run.status.error or "")
+            run.resnapshot()
+            wait_until(lambda: is_streaming(run, 0))
+            assert rows_of(bootstrap, "lost.public.t") == table_rows(database)
+        database.disconnect()
+        own_server.stop()
+        own_server.replace()
+        own_server.start()
+    with Database(own_server, "shop") as database:
+        database.run("CREATE TABLE t (id int PRIMARY KEY, v text)", "INSERT INTO t VALUES (7, 'new')")
+        with running(bootstrap, "lost", lambda: database.source(tables=["t"])) as run:
+            wait_until(lambda: run.status.state == "stopped")
+            assert "another database cluster" in (run.status.error or "")
+            run.resnapshot()
+            wait_until(lambda: is_streaming(run, 0))
+            assert rows_of(bootstrap, "lost.public.t") == [{"id": 7, "v": "new"}]
+
+
+def test_a_server_that_restarts_is_waited_for(bootstrap, own_server):
+    with Database(own_server, "shop") as database:
+        database.run("CREATE TABLE t (id int PRIMARY KEY, v text)")
+        with running(bootstrap, "restarted", database.source) as run:
+            wait_until(lambda: is_streaming(run, 0))
+            database.disconnect()
+            own_server.stop(hard=True)
+            wait_until(lambda: run.status.state == "reconnecting")
+            own_server.start()
+            database.run("INSERT INTO t VALUES (1, 'after')")
+            wait_until(lambda: is_streaming(run, 1))
+        assert rows_of(bootstrap, "restarted.public.t") == [{"id": 1, "v": "after"}]
+
+
+def test_a_table_that_gets_other_columns_is_read_again_and_keeps_its_topic(bootstrap, database):
+    database.run("CREATE TABLE t (id int PRIMARY KEY, v text)", "INSERT INTO t VALUES (1, '1'), (2, '2')")
+    with running(bootstrap, "altered", database.source) as run:
+        wait_until(lambda: is_streaming(run, 0))
+        database.run("ALTER TABLE t ALTER v TYPE int USING v::int", "INSERT INTO t VALUES (3, 3)")
+        wait_until(lambda: rows_of(bootstrap, "altered.public.t") == table_rows(database))
+        wait_until(lambda: is_streaming(run, 1))
+    schemas = [each.value for each in read_topic(bootstrap, "altered.schema")]
+    assert schemas[-1]["columns"][1] == {
+        "name": "v",
+        "type": "integer",
+        "spark_type": "int",
+        "optional": True,
+    }
