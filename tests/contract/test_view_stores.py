@@ -1,10 +1,12 @@
 """What every store of views promises."""
 
 import math
+import random
 import subprocess
 import sys
 import textwrap
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -24,7 +26,16 @@ from view_stores import (
 )
 
 from headrace.errors import FencedError, RequestError
-from headrace.views import ChangeKind, Condition, Order, ViewBatch, ViewSchema, open_store
+from headrace.views import (
+    ChangeKind,
+    Condition,
+    LimitedStore,
+    Order,
+    ViewBatch,
+    ViewSchema,
+    open_store,
+    without_misfits,
+)
 
 pytestmark = pytest.mark.xdist_group("stores")  # one PostgreSQL serves them all
 
@@ -98,6 +109,72 @@ def wait_for_batch(store, number, view="counts"):
 
 def rows(store, view="counts", **selection):
     return store.read(view, **selection).to_pylist()
+
+
+# --- rows that do not fit -------------------------------------------------------------------------
+
+TEXTS = ViewSchema(
+    "texts",
+    ("id", "part"),
+    pa.schema(
+        [
+            ("id", pa.string()),
+            ("part", pa.binary()),
+            ("text", pa.string()),
+            ("tags", pa.list_(pa.string())),
+        ]
+    ),
+    keep_changes=100,
+)
+
+
+def text(id_, text, *, part=b"", tags=()):
+    return {"id": id_, "part": part, "text": text, "tags": list(tags)}
+
+
+def large_key(id_, size):
+    """A row with a key of that many bytes, which no compression makes smaller."""
+    return text(id_, "a key", part=random.Random(size).randbytes(size - len(id_)))
+
+
+def texts(store):
+    return {each["id"]: each["text"] for each in rows(store, "texts")}
+
+
+def test_whatever_a_column_may_hold_is_kept_or_set_aside_with_the_reason(store):
+    store.prepare(TEXTS)
+    store.begin("texts", "q")
+
+    def apply(number, *changes):
+        whole = batch(number, *changes, schema=TEXTS)
+        fitting, aside = without_misfits(store, TEXTS, whole.changes)
+        store.apply("texts", replace(whole, changes=fitting))
+        return {} if aside is None else {each["id"]: each["_reason"] for each in aside.to_pylist()}
+
+    plain = [
+        text("", ""),
+        text(None, None, part=None),
+        text("nested", "x", tags=["\0"]),
+        large_key("k", 2_600),
+    ]
+    assert apply(0, *map(put, plain), put(text("shown", "before"))) == {}
+    assert texts(store) == {each["id"]: each["text"] for each in plain} | {"shown": "before"}
+
+    odd = [text("a\0b", "a key"), large_key("larger", 2_601), text("shown", "a \0 within")]
+    aside = apply(1, *map(put, odd))
+    kept = {each["id"]: each["text"] for each in (*plain, *odd) if each["id"] not in aside}
+    assert texts(store) == kept, "no row is better than an outdated one"
+    if isinstance(store, LimitedStore):
+        assert aside == {
+            "a\0b": "id: PostgreSQL's text cannot hold U+0000",
+            "larger": "the key has more than 2,600 bytes, which PostgreSQL cannot index",
+            "shown": "text: PostgreSQL's text cannot hold U+0000",
+        }
+    else:
+        assert aside == {}
+
+    assert apply(2, *map(remove, odd)) == {}, "a row that goes is not set aside"
+    assert texts(store) == {each["id"]: each["text"] for each in plain}
 
 
 # --- batches --------------------------------------------------------------------------------------

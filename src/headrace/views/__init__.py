@@ -17,6 +17,7 @@ from headrace.views.changes import Change
 from headrace.views.conditions import parse_condition, parse_order
 from headrace.views.formats import csv_line, dumps, from_json, rows_to_csv, rows_to_json, to_json
 from headrace.views.ledger import Reflected
+from headrace.views.misfits import LimitedStore, without_misfits
 from headrace.views.open import open_store, require_store_url, topic_of_view
 from headrace.views.schema import ViewSchema
 from headrace.views.selection import Condition, Order, Selection, select
@@ -27,6 +28,7 @@ __all__ = [
     "Change",
     "ChangeKind",
     "Condition",
+    "LimitedStore",
     "Order",
     "Reflected",
     "Selection",
@@ -53,4 +55,5 @@ __all__ = [
     "select",
     "to_json",
     "topic_of_view",
+    "without_misfits",
 ]

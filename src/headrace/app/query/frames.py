@@ -6,7 +6,7 @@ query itself is Spark's to refuse.
 """
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,16 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from headrace.app.plan.names import frame_query
+from headrace.app.plan.names import dead_topic, frame_query
 from headrace.app.plan.planner import AppPlan, PlannedFrame
 from headrace.app.query.manifest import Manifest
-from headrace.app.query.sink import ViewWriter
+from headrace.app.query.side_topics import unfit_records
+from headrace.app.query.sink import RecordWriter, ViewWriter, write_fitting
 from headrace.app.status.batch_report import BatchReport
+from headrace.client import LARGEST_RECORD_BYTES
+from headrace.client.write import OutputRecord
 from headrace.errors import ConfigError
-from headrace.views import ChangeKind, ViewBatch, ViewSchema
+from headrace.views import ChangeKind, ViewBatch, ViewSchema, without_misfits
 
 __all__ = ["FrameSink", "frame_changes", "frame_folder", "ready_frames", "start_frame"]
 
@@ -66,17 +69,25 @@ def _describe(schema: ViewSchema) -> dict[str, Any]:
 
 
 class FrameSink:
-    """Takes the rows that Spark changed in a batch, as `foreachBatch` gives them."""
+    """Takes the rows that Spark changed in a batch, as `foreachBatch` gives them.
+
+    Rows that the store cannot keep become dead letters by way of `records`.
+    """
 
     def __init__(
         self,
         planned: PlannedFrame,
+        app_name: str,
         query_id: str,
         stores: Mapping[str, ViewWriter],
+        records: RecordWriter | None,
         on_batch: Callable[[BatchReport], None],
         on_step: Callable[[str], None],
     ) -> None:
         self._planned = planned
+        self._app_name = app_name
+        self._records = records
+        self._limits: dict[str, int] = {}
         self._query_id = query_id
         self._stores = stores
         self._on_batch = on_batch
@@ -84,9 +95,13 @@ class FrameSink:
 
     def __call__(self, rows: pa.Table, batch_id: int) -> None:
         name = self._planned.view.name
-        changes = frame_changes(self._planned.schema, rows)
+        schema, store = self._planned.schema, self._stores[name]
+        changes, aside = without_misfits(store, schema, frame_changes(schema, rows))
         self._on_step(f"view {name}")
-        self._stores[name].apply(name, ViewBatch(self._query_id, batch_id, changes))
+        store.apply(name, ViewBatch(self._query_id, batch_id, changes))
+        if self._records is not None and aside is not None:
+            self._on_step("records")
+            write_fitting(self._records, batch_id, self._limits, lambda: self._letters([aside]))
         self._on_step("done")
         self._on_batch(
             BatchReport(
@@ -99,6 +114,10 @@ class FrameSink:
                 changed={name: rows.num_rows},
             )
         )
+
+    def _letters(self, aside: list[pa.Table]) -> Iterator[OutputRecord]:
+        most_bytes = self._limits.get(dead_topic(self._app_name), LARGEST_RECORD_BYTES)
+        return unfit_records(self._app_name, None, self._planned.view.name, aside, most_bytes=most_bytes)
 
 
 def frame_changes(schema: ViewSchema, rows: pa.Table) -> pa.Table:

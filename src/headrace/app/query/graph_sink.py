@@ -33,7 +33,7 @@ from headrace.streams import NO_WATERMARK, Mark
 from headrace.streams.dataflow import SourceClock, raw_producer
 from headrace.streams.engine import Kind, Message, decode_json, decode_table
 from headrace.streams.operators import STAMPS, WEIGHT, normal_key
-from headrace.views import ChangeKind, ViewBatch, ViewSchema
+from headrace.views import ChangeKind, ViewBatch, ViewSchema, without_misfits
 
 __all__ = ["GraphBatch", "GraphSink", "collect_graph", "weighted_changes"]
 
@@ -227,6 +227,9 @@ class GraphSink:
         watermark_us = min(watermarks.values(), default=None) if is_known else None
         name, inputs, counts = self.planned.view.name, self._by_input(batch), self._counts(batch)
         changes = weighted_changes(self.planned.schema, batch.rows, is_stream=self.planned.is_stream)
+        changes, aside = without_misfits(self.stores[name], self.planned.schema, changes)
+        if aside is not None:
+            batch.unfit.setdefault(len(self.planned.graph.edges) - 1, []).append(aside)
         self.on_step(f"view {name}")
         self.stores[name].apply(
             name,

@@ -13,7 +13,7 @@ watermark is that of the view it replaces.
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
@@ -23,7 +23,7 @@ import pyarrow as pa
 from headrace.client import LATEST, Connection, RawFetcher
 from headrace.streams import StreamSpec
 from headrace.streams.feed import first_position
-from headrace.views import ChangeKind, Reflected, ViewBatch, ViewSchema, ViewStore, open_store
+from headrace.views import ChangeKind, LimitedStore, Reflected, ViewBatch, ViewSchema, ViewStore, open_store
 
 __all__ = [
     "ShadowBuild",
@@ -77,7 +77,7 @@ class StageTarget:
         return self._found
 
 
-class ShadowBuild:
+class ShadowBuild(LimitedStore):
     """One view on its way to replace the one that is served; takes batches as a `ViewStore` does.
 
     `targets` say, by topic, what must be in it before it does. For any thread.
@@ -116,6 +116,10 @@ class ShadowBuild:
     def reflected(self) -> Reflected:
         """What has been built so far."""
         return (self._hidden or self._store).reflected(self._schema.name)
+
+    def misfits(self, rows: pa.Table, key: Sequence[str]) -> pa.Array | None:
+        """Those of the store that the view is for."""
+        return self._store.misfits(rows, key) if isinstance(self._store, LimitedStore) else None
 
     def apply(self, view: str, batch: ViewBatch) -> bool:
         """Writes a batch, as `ViewStore.apply`; the one that catches up brings the view to light."""

@@ -136,23 +136,25 @@ def forgotten_records(
 
 def unfit_records(
     app: str,
-    topic: str,
+    topic: str | None,
     view: str,
     tables: Iterable[pa.Table],
     *,
     most_bytes: int = LARGEST_RECORD_BYTES,
 ) -> Iterator[OutputRecord]:
-    """Word of results that do not fit their type, and so are not in the view: one per key and window.
+    """Word of results that do not fit their type, or their store, and so are not in the view.
+
+    One per key and window.
 
     A group without windows has neither start nor end.
     """
     for table in tables:
         for key, row in zip(_keys(table), table.to_pylist(), strict=True):
             about = {
-                "reason": "overflow",
-                "error": row["_error"],
+                "reason": row.get("_reason", "overflow"),
+                **({"error": row["_error"]} if "_error" in row else {}),
                 "view": view,
-                "topic": topic,
+                **({} if topic is None else {"topic": topic}),
             }
             if "_window_start" in row:
                 about |= {"window_start_us": row["_window_start"], "window_end_us": row["_window_end"]}

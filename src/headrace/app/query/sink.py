@@ -18,7 +18,7 @@ from headrace.app.status.batch_report import BatchReport
 from headrace.client import LARGEST_RECORD_BYTES
 from headrace.client.write import OutputRecord, RecordTooLarge, smaller_limit
 from headrace.streams.engine import Outgoing
-from headrace.views import ChangeKind, ViewBatch, ViewSchema
+from headrace.views import ChangeKind, ViewBatch, ViewSchema, without_misfits
 
 __all__ = ["BatchReport", "RecordWriter", "StreamSink", "ViewWriter", "ignore", "write_fitting"]
 
@@ -79,7 +79,10 @@ class StreamSink:
         """Brings one view up to date; how many rows changed."""
         if planned.view.name not in self.stores:
             return 0  # a derived topic of rows, which is written with the other records
-        changes = _changes(number, planned, output)
+        store = self.stores[planned.view.name]
+        changes, aside = without_misfits(store, planned.schema, _changes(number, planned, output))
+        if aside is not None:
+            output.unfit.setdefault(number, []).append(aside)
         batch = ViewBatch(
             query_id=self.query_id,
             batch_id=batch_id,
@@ -91,7 +94,7 @@ class StreamSink:
             staged=tuple(output.staged.get(number, ())),
         )
         self.on_step(f"view {planned.view.name}")
-        self.stores[planned.view.name].apply(planned.view.name, batch)
+        store.apply(planned.view.name, batch)
         return batch.changed
 
     def _report(self, batch_id: int, output: BatchOutput, changed: Mapping[str, int]) -> BatchReport:

@@ -26,7 +26,7 @@ from headrace.client.topics import TopicSettings
 from headrace.client.write import OutputRecord, RecordSink
 from headrace.errors import RetriableError
 from headrace.streams.engine import Kind, Outgoing, decode_table, encode_json
-from headrace.views import StagedChanges, Stager, StagingStore, ViewSchema
+from headrace.views import StagedChanges, Stager, StagingStore, ViewSchema, without_misfits
 
 __all__ = ["SlotRecords", "StagedView", "TaskSink", "staged_views"]
 
@@ -105,8 +105,12 @@ class StagedView:
     schema: ViewSchema
     is_stateful: bool
 
-    def stage(self, tables: Sequence[pa.Table], batch_id: int) -> StagedChanges:
+    def fitting(self, tables: Sequence[pa.Table]) -> tuple[pa.Table, pa.Table | None]:
+        """The changes that the store can keep, and what is set aside."""
         changes = pa.concat_tables(tables) if self.is_stateful else row_changes(self.schema, tables)
+        return without_misfits(self.stager, self.schema, changes)
+
+    def stage(self, changes: pa.Table, batch_id: int) -> StagedChanges:
         return self.stager.stage(changes, batch_id=batch_id, distinct=self.is_stateful)
 
 
@@ -138,21 +142,25 @@ class TaskSink:
     def __call__(self, slot: int, batch_id: int, messages: Iterator[Outgoing]) -> Iterator[Outgoing]:
         own: list[Outgoing] = []
         others: list[Outgoing] = []
-        changes: dict[int, list[pa.Table]] = {}
+        found: dict[int, list[pa.Table]] = {}
         for message in messages:
             view, kind, blob = message
             if self._is_record(message):
                 own.append(message)
             elif view in self.views and kind in (Kind.CHANGES, Kind.ROWS):
-                changes.setdefault(view, []).append(decode_table(blob))
+                found.setdefault(view, []).append(decode_table(blob))
             else:
                 others.append(message)
-        if own:
-            output = collect(own)
+        fitting = {view: self.views[view].fitting(tables) for view, tables in found.items()}
+        output = collect(own)
+        for view, (_, aside) in fitting.items():
+            if aside is not None:
+                output.unfit.setdefault(view, []).append(aside)
+        if own or output.unfit:
             self.records.write(slot, batch_id, lambda limits: self.made.make(output, limits))
         yield from others
-        for view, tables in changes.items():
-            staged = self.views[view].stage(tables, batch_id)
+        for view, (changes, _) in fitting.items():
+            staged = self.views[view].stage(changes, batch_id)
             yield view, Kind.STAGED, encode_json(asdict(staged))
 
     def _is_record(self, message: Outgoing) -> bool:

@@ -43,7 +43,7 @@ from headrace.streams.dataflow import GraphQuery, start_graph
 from headrace.streams.engine import CheckpointRecords, StreamQuery, start_stream
 from headrace.streams.feed import FeedOptions, GroupProgress
 from headrace.streams.spark import is_local
-from headrace.views import StagingStore
+from headrace.views import LimitedStore, StagingStore
 
 __all__ = ["Launched", "Launcher", "create_app_topics"]
 
@@ -263,13 +263,19 @@ class _Starter:
 
     def prepare_frame(self, planned: PlannedFrame, manifest: Manifest) -> QueryStart:
         """The same for a plain DataFrame."""
-        sink = FrameSink(planned, manifest.query_id, self.stores, self.on_batch, self.on_step)
+        name, folder = planned.view.name, frame_folder(self.options.data, planned.view.name)
+        records = None
+        if isinstance(self.stores[name], LimitedStore):
+            records = self._records(f"{self.app_name}.{name}.frame", manifest, folder)
+        sink = FrameSink(
+            planned, self.app_name, manifest.query_id, self.stores, records, self.on_batch, self.on_step
+        )
         noted = NotedSink(sink)
         start = partial(
             start_frame,
             planned,
             noted,
-            checkpoint=frame_folder(self.options.data, planned.view.name) / "checkpoint",
+            checkpoint=folder / "checkpoint",
             trigger_ms=self.options.trigger_ms,
             until_caught_up=self.options.until_caught_up,
         )

@@ -6,17 +6,20 @@ table and merged from there, all at once.
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import psycopg
+import pyarrow as pa
 from psycopg import errors
 
 from headrace.views.ledger import Reflected
+from headrace.views.misfits import LimitedStore
 from headrace.views.schema import ViewSchema
 from headrace.views.sql.postgres_connection import Connection, connect, explained, without_password
 from headrace.views.sql.postgres_session import TABLES, PostgresSession
 from headrace.views.sql.postgres_staging import PostgresStager, staged_tables
+from headrace.views.sql.postgres_values import misfits
 from headrace.views.sql.selection_sql import quoted
 from headrace.views.sql.store import SqlStore
 from headrace.views.store import StagingStore
@@ -24,7 +27,7 @@ from headrace.views.store import StagingStore
 __all__ = ["PostgresStore"]
 
 
-class PostgresStore(StagingStore, SqlStore):
+class PostgresStore(StagingStore, LimitedStore, SqlStore):
     """A ViewStore in a PostgreSQL database, named by a libpq URL.
 
     Writing and reading have a connection each, opened when they are needed and
@@ -45,6 +48,9 @@ class PostgresStore(StagingStore, SqlStore):
 
     def stager(self, schema: ViewSchema) -> PostgresStager:
         return PostgresStager(url=self._url, schema=schema)
+
+    def misfits(self, rows: pa.Table, key: Sequence[str]) -> pa.Array | None:
+        return misfits(rows, key)
 
     def begin(
         self, view: str, query_id: str, *, schema: ViewSchema | None = None, first_batch: int = 0

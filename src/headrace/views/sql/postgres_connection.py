@@ -65,10 +65,7 @@ def _ours(error: psycopg.Error, name: str) -> HeadraceError:
     if isinstance(error, _RETRIABLE):
         return RetriableError(f"{cause}; try again")
     if isinstance(error, psycopg.DataError):
-        return RequestError(
-            f"{cause}; PostgreSQL cannot keep this value (text may not hold the character NUL, for example): "
-            "clean it before the view"
-        )
+        return RequestError(f"{cause}; PostgreSQL cannot keep this value: clean it before the view")
     return RequestError(cause)
 
 

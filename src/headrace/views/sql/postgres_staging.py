@@ -9,7 +9,7 @@ of rows in each is therefore told to whoever takes them up, and compared.
 
 import hashlib
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,9 +20,10 @@ from headrace.crash_points import reached
 from headrace.views.batch import StagedChanges, ViewBatch, net_changes
 from headrace.views.changes import kept_changes
 from headrace.views.formats import dumps
+from headrace.views.misfits import LimitedStore
 from headrace.views.schema import ViewSchema
 from headrace.views.sql.postgres_connection import Connection, connect, explained, without_password
-from headrace.views.sql.postgres_values import declared_type, to_csv
+from headrace.views.sql.postgres_values import declared_type, misfits, to_csv
 from headrace.views.sql.selection_sql import quoted
 
 __all__ = ["PostgresStager", "StagedPart", "staged_tables"]
@@ -74,11 +75,14 @@ def staged_tables(names: Iterable[str], view: str, up_to: int | None = None) -> 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PostgresStager:
+class PostgresStager(LimitedStore):
     """Copies parts of a view to the server, from a connection that this process keeps."""
 
     url: str
     schema: ViewSchema
+
+    def misfits(self, rows: pa.Table, key: Sequence[str]) -> pa.Array | None:
+        return misfits(rows, key)
 
     def stage(self, changes: pa.Table, *, batch_id: int, distinct: bool) -> StagedChanges:
         net = net_changes(self.schema, changes, distinct=distinct)
