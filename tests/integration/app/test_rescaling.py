@@ -3,7 +3,8 @@
 import json
 
 import pytest
-from app_runs import BASE_MS, catch_up, new_topic, options
+from app_runs import BASE_MS, catch_up, options
+from topics import create_topic
 
 from headrace import App, agg, tumbling
 from headrace.app.query.manifest import Manifest
@@ -42,17 +43,18 @@ def shop(orders, clicks, people, store):
 def put(log, topics, part):
     """A third of the records: those that belong together are in different parts."""
     orders, clicks, people = topics
-    client = producer(log)
+    client, refused = producer(log), []
+    said = {"on_delivery": lambda error, _message: error and refused.append(error)}
     for number in range(part * 100, part * 100 + 100):
         at = BASE_MS + number * 200
         order = {"id": number, "customer": number % KEYS, "at": at}
         click = {"id": max(0, number - 40), "at": at}
         person = {"customer": number % KEYS, "region": f"region {number % 7}"}
         for topic, row, partition in ((orders, order, 0), (clicks, click, 1)):
-            client.produce(topic, json.dumps(row).encode(), partition=partition, timestamp=at)
+            client.produce(topic, json.dumps(row).encode(), partition=partition, timestamp=at, **said)
         key = json.dumps({"customer": number % KEYS}).encode()
-        client.produce(people, json.dumps(person).encode(), key=key, timestamp=at)
-    assert client.flush(60) == 0
+        client.produce(people, json.dumps(person).encode(), key=key, timestamp=at, **said)
+    assert (client.flush(60), refused) == (0, [])
 
 
 def manifests(data):
@@ -61,7 +63,7 @@ def manifests(data):
 
 
 def test_an_application_goes_on_with_more_buckets_and_with_fewer(spark, log, tmp_path):
-    topics = new_topic(), new_topic(), new_topic()
+    topics = [create_topic(log, 2) for _ in range(3)]
     store = f"sqlite:///{tmp_path}/views.db"
     app, data = shop(*topics, store), tmp_path / "data"
     queries = []
