@@ -1,22 +1,15 @@
 """The broker as a process: signals, logging, one event loop."""
 
 import asyncio
-import gc
-import sys
 from collections.abc import Callable
 
 from headrace.broker.server import Broker
 from headrace.broker.settings import BrokerSettings
 from headrace.event_loop import log_to_stderr, new_loop, stop_on_signals
 from headrace.groups import GroupSettings
+from headrace.interpreter import answer_promptly, freeze_start
 
 __all__ = ["run"]
-
-# A worker thread that finished a sync must not wait the default 5 ms for the interpreter.
-SWITCH_INTERVAL_S = 0.0005
-# The default looks for cycles every 700 objects, which is one request in fifty, and so is
-# seen in the 99th percentile of the latency.
-GC_THRESHOLDS = (20_000, 20, 50)
 
 
 def run(
@@ -26,7 +19,7 @@ def run(
     on_listening: Callable[[Broker], None] | None = None,
 ) -> int:
     """Serves until SIGTERM or SIGINT, then stops cleanly; the process's exit code."""
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    answer_promptly()
     log_to_stderr()
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(_serve(settings, group_settings, on_listening))
@@ -43,7 +36,5 @@ async def _serve(
     async with Broker(settings, group_settings=group_settings).serving() as broker:
         if on_listening is not None:
             on_listening(broker)
-        gc.collect()
-        gc.freeze()  # what start-up made stays; collections need not look at it again
-        gc.set_threshold(*GC_THRESHOLDS)
+        freeze_start()
         await stop.wait()

@@ -23,6 +23,7 @@ from headrace.cli.terminal.output import Output
 from headrace.cli.terminal.times import parse_time
 from headrace.clock import SystemClock
 from headrace.errors import ConfigError, RequestError
+from headrace.interpreter import answer_promptly, freeze_start
 from headrace.nearest import no_such
 from headrace.stopping import hearing
 
@@ -71,6 +72,7 @@ def serve(
     from headrace.sourcing import EntityServer
 
     del traceback
+    answer_promptly()
     output = Output(as_json=as_json)
     loaded = import_app(file)
     if not loaded.entity_types:
@@ -91,6 +93,7 @@ def serve(
     ready = {"app": loaded.name, "entities": list(loaded.entity_types), "pid": os.getpid()}
 
     def announce() -> None:
+        freeze_start()
         if as_json:
             output.line(ready)
         else:

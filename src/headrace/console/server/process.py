@@ -20,6 +20,7 @@ from headrace.console.server.connections import FragmentingWebSocket, bounded
 from headrace.console.settings import ConsoleSettings
 from headrace.errors import ConfigError
 from headrace.event_loop import log_to_stderr, new_loop, stop_on_signals
+from headrace.interpreter import answer_promptly, freeze_start
 
 __all__ = ["Listening", "run"]
 
@@ -52,6 +53,7 @@ def run(
 
     Raises ConfigError when it cannot listen, or the settings name what is not there.
     """
+    answer_promptly()
     log_to_stderr()
     for chatty in ("uvicorn.error", "uvicorn.access"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
@@ -103,6 +105,7 @@ async def _serve(
     stop_on_signals(stop, until_stdin_closes=settings.until_stdin_closes)
     if on_listening is not None:
         on_listening(Listening(host, port))
+    freeze_start()
     await server.serve(sockets=[listener])
 
 
