@@ -4,6 +4,7 @@ On our log, and, in the long form, on a real Kafka.
 """
 
 import os
+import time
 import uuid
 from array import array
 from itertools import pairwise
@@ -17,9 +18,10 @@ from headrace.client.write import (
     OutputRecord,
     RecordBlock,
     RecordTooLarge,
+    TransactionExpired,
     TransactionalProducer,
 )
-from headrace.errors import FencedError, RetriableError
+from headrace.errors import ConfigError, FencedError, RetriableError
 from headrace.records import decode_columns
 from headrace.testing.broker import running_broker
 from headrace.testing.kafka import KafkaServer, PeerUnavailable
@@ -225,3 +227,54 @@ def test_a_record_beyond_the_topics_limit_is_refused_by_name(connection, kind):
     producer.take_over()
     with pytest.raises(RecordTooLarge, match=name):
         producer.transact([OutputRecord(name, b"k", os.urandom(5_000))], nothing)
+
+
+def until_it_has_ended(connection, topic):
+    """Yields what is surely sent at once, and then waits until its transaction has ended by itself."""
+    yield OutputRecord(topic, b"k", os.urandom(3_000_000), partition=0)
+    yield OutputRecord(topic, b"k", os.urandom(3_000_000), partition=0)
+    deadline = time.monotonic() + 60
+    with RawFetcher(connection) as fetcher:
+        while not fetcher.offsets(topic, LATEST)[0]:
+            assert time.monotonic() < deadline, "the log never ended the transaction"
+            time.sleep(0.01)
+    yield OutputRecord(topic, b"k", b"too late", partition=0)
+
+
+def test_a_transaction_that_takes_too_long_is_no_takeover(connection, topic):
+    producer = BatchProducer(connection, f"p-{uuid.uuid4().hex[:8]}", timeouts_ms=[500])
+    producer.take_over()
+    with pytest.raises(TransactionExpired, match=r"0\.5 s"):
+        producer.transact(until_it_has_ended(connection, topic), nothing)
+    producer.take_over()
+    producer.transact([OutputRecord(topic, b"k", b"again", timestamp_ms=AT_MS)], nothing)
+    assert [each[2] for several in committed(connection, topic).values() for each in several] == [b"again"]
+    producer.close()
+
+
+def test_who_is_taken_over_after_its_time_is_fenced(connection, topic):
+    name = f"p-{uuid.uuid4().hex[:8]}"
+    older, newer = (BatchProducer(connection, name, timeouts_ms=[500]) for _ in range(2))
+    older.take_over()
+
+    def taken_over():
+        for record in until_it_has_ended(connection, topic):
+            if record.value == b"too late":
+                newer.take_over()
+            yield record
+
+    with pytest.raises(FencedError):
+        older.transact(taken_over(), nothing)
+    newer.transact([OutputRecord(topic, b"k", b"mine", timestamp_ms=AT_MS)], nothing)
+    newer.close()
+
+
+def test_the_longest_time_that_the_log_allows_is_asked_for(connection):
+    """Its own, or Kafka's, maximum is 15 minutes unless somebody has set another."""
+    producer = BatchProducer(connection, f"p-{uuid.uuid4().hex[:8]}", timeouts_ms=[10**9, 900_001, 900_000, 1])
+    producer.take_over()
+    assert producer.timeout_ms == 900_000
+    producer.close()
+    refused = BatchProducer(connection, f"p-{uuid.uuid4().hex[:8]}", timeouts_ms=[900_001])
+    with pytest.raises(ConfigError, match="transaction_max_timeout_ms"):
+        refused.take_over()

@@ -32,7 +32,7 @@ from headrace.capture.source import Lag, Source, SourceChanged
 from headrace.capture.state import CaptureState
 from headrace.capture.status import Rates, State, Status, table_status
 from headrace.capture.writer import Batch, CaptureWriter, table_topic
-from headrace.client.write import OutputRecord, RecordBlock
+from headrace.client.write import OutputRecord, RecordBlock, TransactionExpired
 from headrace.clock import Clock, SystemClock
 from headrace.errors import FencedError, HeadraceError, RequestError, RetriableError
 
@@ -45,6 +45,7 @@ _WAIT_S = 0.5
 _STATUS_S = 1.0
 _MOST_CHANGES = 20_000  # of one transaction of the log, unless one of the source has more
 _LONGEST_BATCH_S = 0.25
+_MOST_EXPIRED = 2  # in a row: a transaction that a pause has delayed fits the next time
 
 
 class CaptureRun:
@@ -89,7 +90,7 @@ class CaptureRun:
         self._rates = Rates()
         self._totals: dict[str, int | None] = {}
         self._said_at = 0.0
-        self._failures = 0
+        self._failures = self._expirations = 0
 
     # --- from any thread ----------------------------------------------------------------------
 
@@ -155,16 +156,37 @@ class CaptureRun:
                 self._round()
         except FencedError:
             raise
+        except TransactionExpired as error:
+            self._expired(error)
         except RetriableError as error:
-            self._close()
-            self._fail(str(error), "reconnecting")
-            pause_s = min(_FIRST_PAUSE_S * 2**self._failures, _LONGEST_PAUSE_S)
-            self._failures += 1
-            self._switched.wait(pause_s)
+            self._try_again(str(error))
         except HeadraceError as error:
-            self._close()
-            self._fail(str(error), "stopped")
-            self._switched.wait()
+            self._stop_with(str(error))
+
+    def _expired(self, error: TransactionExpired) -> None:
+        """A transaction of the source took longer to write than the log allows: again, or never."""
+        self._expirations += 1
+        if self._expirations < _MOST_EXPIRED:
+            self._try_again(f"{error}; it is written again")
+            return
+        self._expirations = 0
+        self._stop_with(
+            f"a transaction of the database takes longer to write than the {error.timeout_ms / 1000:g} s that "
+            "the log allows: raise transaction_max_timeout_ms of the log (transaction.max.timeout.ms in "
+            f"Kafka), then `headrace capture resume {self.name}`"
+        )
+
+    def _try_again(self, reason: str) -> None:
+        self._close()
+        self._fail(reason, "reconnecting")
+        pause_s = min(_FIRST_PAUSE_S * 2**self._failures, _LONGEST_PAUSE_S)
+        self._failures += 1
+        self._switched.wait(pause_s)
+
+    def _stop_with(self, reason: str) -> None:
+        self._close()
+        self._fail(reason, "stopped")
+        self._switched.wait()
 
     def _open(self) -> None:
         if self._source is not None:
@@ -249,7 +271,9 @@ class CaptureRun:
         assert self._source is not None
         batch = Batch(state=self._state)
         batch.records = self._records(batch, transactions)
-        self._state = self._writer.write(batch)
+        before, self._state = self._state, self._writer.write(batch)
+        if self._state.position != before.position:
+            self._expirations = 0
         if batch.changes:
             changes = self.status.changes + batch.changes
             self.status = replace(self.status, changes=changes, last_change_ms=self._clock.now_ms())

@@ -11,7 +11,7 @@ A transaction of the log holds whole transactions of the source. The transaction
 that of the capture, so a second process that runs the same capture fences the first.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headrace.capture.change import TableSchema
@@ -35,7 +35,10 @@ __all__ = [
 ]
 
 _STATE_KEY = b"state"
-_TRANSACTION_TIMEOUT_MS = 300_000  # for transactions of the source that are long
+_MINUTE_MS = 60_000
+# How long a transaction of the source may take to write: the first of these that the log allows, which is
+# 15 minutes unless its `transaction_max_timeout_ms` says otherwise.
+_TIMEOUTS_MS = tuple(each * _MINUTE_MS for each in (1440, 720, 360, 180, 120, 60, 30, 15, 5, 1))
 _COMPACT = {"cleanup.policy": "compact"}
 
 
@@ -87,13 +90,12 @@ class CaptureWriter:
         name: str,
         *,
         partitions: int = 4,
+        timeouts_ms: Sequence[int] = _TIMEOUTS_MS,
     ) -> None:
         self.name = name
         self._connection = connection
         self._partitions = partitions
-        self._writer = BatchProducer(
-            connection, f"capture-{name}", transaction_timeout_ms=_TRANSACTION_TIMEOUT_MS
-        )
+        self._writer = BatchProducer(connection, f"capture-{name}", timeouts_ms=timeouts_ms)
         self._topics: dict[str, str] = {}
         self._table_topics: set[str] = set()
         self._event_topics: set[str] = set()

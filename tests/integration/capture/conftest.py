@@ -21,9 +21,14 @@ def running(
     bootstrap: str, name: str, open_source: Callable[[], Source], **settings: object
 ) -> Iterator[CaptureRun]:
     """A capture in a thread of its own, stopped at the end of the block."""
-    run = CaptureRun(
-        name, open_source, CaptureWriter(Connection(bootstrap_servers=bootstrap), name), **settings
-    )
+    writer = CaptureWriter(Connection(bootstrap_servers=bootstrap), name)
+    with in_a_thread(CaptureRun(name, open_source, writer, **settings)) as run:
+        yield run
+
+
+@contextmanager
+def in_a_thread(run: CaptureRun) -> Iterator[CaptureRun]:
+    """The same of a run that is there already."""
     thread = threading.Thread(target=run.run, daemon=True)
     thread.start()
     try:

@@ -1,15 +1,18 @@
 """The loop of a capture, on a database in memory that is the reference for all sources."""
 
 import random
+import secrets
+from dataclasses import replace
 from itertools import pairwise
 
 import orjson
 import pytest
-from tests.integration.capture.conftest import running, wait_until
+from tests.integration.capture.conftest import in_a_thread, running, wait_until
 from tests.integration.capture.memory_source import MemoryDatabase, MemorySource, encoded
 from tests.integration.capture.reading import by_key, folded, read_topic
 
-from headrace.capture import CaptureRun, Lag, Transaction
+from headrace.capture import CaptureRun, CaptureWriter, Lag, Transaction
+from headrace.client import LATEST, Connection, RawFetcher
 from headrace.errors import FencedError
 
 TABLE, OTHER = "main.customers", "main.orders"
@@ -187,3 +190,60 @@ def test_a_source_is_told_what_the_log_has(bootstrap):
         data.commit((TABLE, 1, row(1, "Ann")))
         wait_until(lambda: source.acknowledged[-1:] == [1])
     assert len(read_topic(bootstrap, "told.main.customers")) == 1
+
+
+class Delayed(MemorySource):
+    """The database's first transactions take longer to read than those of the log may last.
+
+    `timeouts_ms` has the time-out of each attempt, and then that of all others.
+    """
+
+    def __init__(self, data: MemoryDatabase, bootstrap: str, topic: str, timeouts_ms: list[int]) -> None:
+        super().__init__(data)
+        self._bootstrap, self._topic, self._timeouts_ms = bootstrap, topic, timeouts_ms
+
+    def transactions(self, wait_s):
+        for each in super().transactions(wait_s):
+            is_slow = len(self._timeouts_ms) > 1
+            yield replace(each, changes=self._slowly(each.changes)) if is_slow else each
+
+    def _slowly(self, changes):
+        del self._timeouts_ms[0]
+        with RawFetcher(Connection(bootstrap_servers=self._bootstrap)) as fetcher:
+            before = sum(fetcher.offsets(self._topic, LATEST).values())
+            yield from changes
+            wait_until(lambda: sum(fetcher.offsets(self._topic, LATEST).values()) > before)
+
+
+LARGE = {key: row(key, secrets.token_hex(600_000)) for key in range(4)}  # sent before its transaction ends
+
+
+def delayed(bootstrap: str, name: str, timeouts_ms: list[int]) -> tuple[MemoryDatabase, CaptureRun]:
+    data, connection = MemoryDatabase(TABLE), Connection(bootstrap_servers=bootstrap)
+    writer = CaptureWriter(connection, name, partitions=1, timeouts_ms=timeouts_ms)
+    topic = f"{name}.main.customers"
+    return data, CaptureRun(name, lambda: Delayed(data, bootstrap, topic, timeouts_ms), writer)
+
+
+def test_a_transaction_that_took_too_long_is_written_again(bootstrap):
+    data, run = delayed(bootstrap, "too-long", [2_000, 60_000])
+    with in_a_thread(run):
+        wait_until(lambda: streams(run))
+        data.commit(*((TABLE, key, each) for key, each in LARGE.items()))
+        wait_until(lambda: run.status.changes == len(LARGE))
+        assert "longer than 2 s" in (run.status.error or "")
+    assert folded(read_topic(bootstrap, "too-long.main.customers")) == as_topic(data, TABLE)
+    assert run.status.reconnects == 1
+
+
+def test_a_transaction_that_never_fits_stops_the_capture_with_the_setting_to_change(bootstrap):
+    data, run = delayed(bootstrap, "never-fits", [2_000, 2_000, 60_000])
+    with in_a_thread(run):
+        wait_until(lambda: streams(run))
+        data.commit(*((TABLE, key, each) for key, each in LARGE.items()))
+        wait_until(lambda: run.status.state == "stopped")
+        assert "raise transaction_max_timeout_ms" in (run.status.error or "")
+        assert "headrace capture resume never-fits" in (run.status.error or "")
+        run.resume()
+        wait_until(lambda: run.status.changes == len(LARGE))
+    assert folded(read_topic(bootstrap, "never-fits.main.customers")) == as_topic(data, TABLE)

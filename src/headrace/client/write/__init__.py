@@ -1,6 +1,6 @@
 """Writing to topics in transactions, each numbered batch exactly once."""
 
-from headrace.client.write.batch_producer import BatchProducer
+from headrace.client.write.batch_producer import BatchProducer, TransactionExpired
 from headrace.client.write.fencing import fence
 from headrace.client.write.oversized import fits, fitting_changes, row_letter
 from headrace.client.write.record_block import RecordBlock, one_record_at_a_time
@@ -23,6 +23,7 @@ __all__ = [
     "RecordBlock",
     "RecordSink",
     "RecordTooLarge",
+    "TransactionExpired",
     "TransactionalProducer",
     "TransactionalWriter",
     "fence",

@@ -7,6 +7,10 @@ repeated never overtakes another. A sequence number lets the broker recognise wh
 
 The protocol is that of every Kafka since 3.1: InitProducerId fences the last owner,
 AddPartitionsToTxn names partitions before their first batch, EndTxn ends the transaction.
+
+A transaction that is open for too long is aborted by its coordinator, which also takes the epoch from its
+producer: to that one it looks like a takeover. DescribeTransactions tells them apart. What has expired is
+aborted under the next epoch; a new owner has an empty transaction, or a later epoch.
 """
 
 import time
@@ -22,11 +26,11 @@ from headrace.client.write.record_block import RecordBlock
 from headrace.client.write.transactional_producer import NextOffsets
 from headrace.client.write.transactions import OutputRecord, RecordTooLarge
 from headrace.crash_points import reached
-from headrace.errors import FencedError, HeadraceError, RequestError, RetriableError
+from headrace.errors import ConfigError, FencedError, HeadraceError, RequestError, RetriableError
 from headrace.records import TRANSACTIONAL_BIT, BatchHeader, Codec, assemble
 from headrace.wire import Api, ErrorCode, Fields
 
-__all__ = ["BatchProducer"]
+__all__ = ["BatchProducer", "TransactionExpired"]
 
 T = TypeVar("T")
 
@@ -37,6 +41,7 @@ _VERSIONS = {
     Api.ADD_PARTITIONS_TO_TXN: 3,
     Api.PRODUCE: 9,
     Api.END_TXN: 3,
+    Api.DESCRIBE_TRANSACTIONS: 0,
 }
 _ALL_REPLICAS = -1
 _OF_TRANSACTIONS = 1  # the kind of coordinator
@@ -55,6 +60,7 @@ _LOST = (
     ErrorCode.transaction_coordinator_fenced,
 )
 _WAIT = (ErrorCode.concurrent_transactions, ErrorCode.not_enough_replicas)
+_ABORTED = ("PrepareAbort", "CompleteAbort")
 _TOO_LARGE = (ErrorCode.message_too_large, ErrorCode.record_list_too_large)
 
 Place = tuple[str, int]
@@ -64,8 +70,21 @@ class _Lost(RetriableError):  # noqa: N818 - what has happened
     """The transaction cannot go on, but another can."""
 
 
+class TransactionExpired(RetriableError):  # noqa: N818 - what has happened
+    """The log has aborted a transaction that was open for longer than `timeout_ms`; nobody has taken over."""
+
+    def __init__(self, name: str, timeout_ms: int) -> None:
+        super().__init__(
+            f"{name}: the log aborted a transaction that took longer than {timeout_ms / 1000:g} s to write"
+        )
+        self.timeout_ms = timeout_ms
+
+
 class BatchProducer:
     """Writes transactions under a name; taking the name over fences every other owner.
+
+    A transaction may take as long as the first of `timeouts_ms` that the log allows: `timeout_ms`, once
+    it is the owner.
 
     After any failure it is closed: only the log knows then whether the transaction was
     committed, so the caller takes over again and reads what is there. For one thread.
@@ -76,12 +95,13 @@ class BatchProducer:
         connection: Connection,
         name: str,
         *,
-        transaction_timeout_ms: int = 60_000,
+        timeouts_ms: Sequence[int] = (60_000,),
         codec: Codec = Codec.ZSTD,
     ) -> None:
         self.name = f"headrace-{name}"
         self._connection = connection
-        self._transaction_timeout_ms = transaction_timeout_ms
+        self._timeouts_ms = timeouts_ms
+        self.timeout_ms = timeouts_ms[-1]
         self._codec = codec
         self._timeout_s = connection.retry_timeout_ms / 1000
         self._brokers: Brokers | None = None
@@ -102,8 +122,7 @@ class BatchProducer:
         self.close()
         self._brokers = Brokers(self._connection, _VERSIONS, forget=self._forget)
         try:
-            fields = {"transactional_id": self.name, "transaction_timeout": self._transaction_timeout_ms}
-            answer = self._coordinate(Api.INIT_PRODUCER_ID, fields, lambda each: [each.error_code])
+            answer = self._initialized()
         except BaseException:
             self.close()
             raise
@@ -118,13 +137,16 @@ class BatchProducer:
         """Writes the records, and, once the log has taken them all, those that `last` makes of their offsets.
 
         All in one transaction: readers see every record or none. Raises FencedError when there
-        is a newer owner, RetriableError when the log does not answer.
+        is a newer owner, TransactionExpired when it took too long, and RetriableError when the log does
+        not answer.
         """
         try:
             self._transact(records, last)
-        except FencedError:
-            self._is_open = False
+        except (FencedError, _Lost) as error:
+            has_expired, self._is_open = self._has_expired(), False
             self.close()
+            if has_expired:
+                raise TransactionExpired(self.name, self.timeout_ms) from error
             raise
         except BaseException:
             self.close()
@@ -315,6 +337,36 @@ class BatchProducer:
         self._retrying(attempt)
 
     # --- the coordinator ----------------------------------------------------------------------
+
+    def _initialized(self) -> Fields:
+        """Who this producer is from now on, with the longest time-out that the log allows."""
+        for each in self._timeouts_ms:
+            self.timeout_ms = each
+            fields = {"transactional_id": self.name, "transaction_timeout": each}
+            try:
+                return self._coordinate(Api.INIT_PRODUCER_ID, fields, lambda answer: [answer.error_code])
+            except RequestError as error:
+                if error.code != ErrorCode.invalid_transaction_timeout:
+                    raise
+        raise ConfigError(
+            f"{self.name}: the log allows transactions for less than {self.timeout_ms / 1000:g} s; "
+            "raise its transaction_max_timeout_ms (transaction.max.timeout.ms in Kafka)"
+        )
+
+    def _has_expired(self) -> bool:
+        """Whether this producer was fenced by the end of its time; not if that cannot be told."""
+        fields = {"transactional_ids": [self.name]}
+        try:
+            self._forget_connections()  # answers that are still to come must not be taken for others
+            self._sent.clear()
+            answer = self._coordinate(
+                Api.DESCRIBE_TRANSACTIONS, fields, lambda each: [each.transaction_states[0].error_code]
+            )
+        except HeadraceError:
+            return False
+        (found,) = answer.transaction_states
+        claim = (found.producer_id, found.producer_epoch)
+        return claim == (self._producer_id, self._epoch + 1) and found.transaction_state in _ABORTED
 
     def _add_partitions(self, places: Sequence[Place]) -> None:
         if not places:
