@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace.capture.postgres import PostgresAddress, PostgresConnection
-from headrace.derived import Follow, TargetSpec, open_target, redis, search, table
+from headrace.derived import Follow, TargetSpec, delta, open_target, redis, search, table
 from headrace.derived.target import Target
 from headrace.testing.postgres_process import PASSWORD
 
@@ -38,12 +38,17 @@ def _redis_hashes(request: pytest.FixtureRequest, folder: Path) -> TargetSpec:
     return redis(request.getfixturevalue("redis").url(next(_numbers)), prefix="customer:", values="hash")
 
 
+def _delta(request: pytest.FixtureRequest, folder: Path) -> TargetSpec:
+    return delta(str(folder / "lake" / "the customers"), every_s=0)
+
+
 TARGETS: dict[str, Make] = {
     "sqlite table": _sqlite_table,
     "sqlite search": _sqlite_search,
     "postgres": _postgres,
     "redis": _redis,
     "redis hashes": _redis_hashes,
+    "delta": _delta,
 }
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from headrace.derived.spec import Follow as Follow
     from headrace.derived.spec import Format as Format
     from headrace.derived.spec import TargetSpec as TargetSpec
+    from headrace.derived.spec import delta as delta
     from headrace.derived.spec import redis as redis
     from headrace.derived.spec import search as search
     from headrace.derived.spec import table as table
@@ -39,7 +40,7 @@ __getattr__, __dir__, __all__ = lazily(
         "host": "FollowHost",
         "open": "open_target",
         "run": "FollowRun",
-        "spec": "Follow Format TargetSpec redis search table",
+        "spec": "Follow Format TargetSpec delta redis search table",
         "status": "FollowStatus",
         "target": "Target",
         "verify": "Verification verify_follow",

@@ -27,4 +27,8 @@ def open_target(follow: Follow) -> Target:
         from headrace.derived.targets.redis import RedisTarget
 
         return RedisTarget(into.url, follow.name, **into.options)
+    if into.kind == "delta":
+        from headrace.derived.targets.delta import DeltaTarget
+
+        return DeltaTarget(into.url, follow.name, **into.options)
     raise ConfigError(f"follower {follow.name}: there is no target of the kind {into.kind!r}")

@@ -38,7 +38,7 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 30.0
 _IDLE_S = 0.1
 _WAIT_S = 1.0
 _STATUS_S = 1.0
-_MOST_RECORDS, _MOST_BYTES = 5_000, 16 << 20
+_MOST_RECORDS = 5_000  # of a transaction that corrects rows
 _MOST_OF_CUT, _MOST_CUT_BYTES = 200_000, 256 << 20  # of a transaction that becomes visible at once
 _MOST_COMPARED = 50_000
 _ALIVE_MS = 15 * 60 * 1000
@@ -77,6 +77,7 @@ class FollowRun:
         self._request = request
         self._producer: Any = None
         self._said_at = 0.0
+        self._due_s = 0.0
         self._failures = 0
         self._state: FollowState | None = None
         self.status = FollowStatus(
@@ -172,9 +173,14 @@ class FollowRun:
 
     def _round(self, reader: TopicReader, state: FollowState) -> FollowState:
         """One transaction of the target, or a short wait."""
-        most = _MOST_RECORDS if state.is_building else _MOST_OF_CUT
+        pace = self._target.pace
+        if self._due_s > time.monotonic():
+            return self._wait_for_turn(reader, state)
+        most = pace.most_records if state.is_building else _MOST_OF_CUT
         goal = reader.goal(state.positions, most)
-        limits = (_MOST_OF_CUT, _MOST_CUT_BYTES) if self._is_by_cuts(state) else (_MOST_RECORDS, _MOST_BYTES)
+        limits = (pace.most_records, pace.most_bytes)
+        if self._is_by_cuts(state):
+            limits = (_MOST_OF_CUT, _MOST_CUT_BYTES)
         read = reader.read(state.positions, goal, most_records=limits[0], most_bytes=limits[1])
         self._failures = 0
         if not any(state.positions.get(each, 0) != at for each, at in read.positions.items()):
@@ -182,6 +188,7 @@ class FollowRun:
         now_ms = self._clock.now_ms()
         following = state.moved(read.positions, now_ms)
         self._apply(read.records, following)
+        self._due_s = time.monotonic() + (0.0 if following.is_building else pace.interval_s)
         self._state = following
         behind = sum(max(0, end - following.positions.get(each, 0)) for each, end in goal.items())
         age = (now_ms - read.records[-1].timestamp_ms) / 1000 if behind and read.records else None
@@ -191,6 +198,15 @@ class FollowRun:
 
     def _is_by_cuts(self, state: FollowState) -> bool:
         return bool(self.follow.transactions) and not state.is_building
+
+    def _wait_for_turn(self, reader: TopicReader, state: FollowState) -> FollowState:
+        """A short wait, for the target takes its next transaction later."""
+        ends = reader.ends()
+        behind = sum(max(0, end - state.positions.get(each, 0)) for each, end in ends.items())
+        self.status = replace(self.status, behind=behind, seconds_behind=None)
+        self._say("following")
+        self._switched.wait(min(_WAIT_S, max(0.0, self._due_s - time.monotonic())))
+        return state
 
     def _idle(self, state: FollowState) -> FollowState:
         """Nothing is new. The state is written now and then, to show that no delete was missed."""

@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from headrace.errors import ConfigError
+from headrace.objects import is_url, require_supported
 
-__all__ = ["Follow", "Format", "TargetSpec", "parse_follow", "redis", "search", "table"]
+__all__ = ["Follow", "Format", "TargetSpec", "delta", "parse_follow", "redis", "search", "table"]
 
 # upserts: a value is a row, or null; debezium: a change in its envelope; changelog: a view's topic
 Format = Literal["upserts", "debezium", "changelog"]
@@ -104,6 +106,20 @@ def redis(url: str, *, prefix: str, values: Literal["json", "hash"] = "json") ->
     if values not in ("json", "hash"):
         raise ConfigError(f"values={values!r} is neither 'json' nor 'hash'")
     return TargetSpec(kind="redis", url=url, options={"prefix": prefix, "values": values})
+
+
+def delta(url: str, *, every_s: float = 60.0, keep_hours: int = 24) -> TargetSpec:
+    """A Delta table: a folder, `/srv/lake/customers`, or `s3://BUCKET/PATH`; needs `headrace[delta]`.
+
+    At most one commit every `every_s` seconds. Versions, and the files that only they have, stay for
+    `keep_hours`.
+    """
+    if is_url(url):
+        require_supported("a Delta table at", url)
+    if every_s < 0 or keep_hours < 1:
+        raise ConfigError("a Delta table has every_s of 0 or more, and keep_hours of 1 or more")
+    place = url if is_url(url) else Path(url).absolute().as_uri()
+    return TargetSpec(kind="delta", url=place, options={"every_s": every_s, "keep_hours": keep_hours})
 
 
 def _absolute(url: str) -> str:

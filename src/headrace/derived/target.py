@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from headrace.derived.changes import Row
+from headrace.derived.pace import Pace
 from headrace.derived.state import FollowState
 from headrace.errors import RetriableError
 
@@ -26,6 +27,10 @@ class Target(Protocol):
     @property
     def has_snapshots(self) -> bool:
         """Whether `reading` shows one state while others write."""
+
+    @property
+    def pace(self) -> Pace:
+        """How often it takes a transaction, and how large that may be."""
 
     def state(self) -> FollowState | None:
         """The state that it has, or None."""

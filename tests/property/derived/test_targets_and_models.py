@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.derived import Follow, open_target, search, table
+from headrace.derived import Follow, delta, open_target, search, table
 from headrace.derived.changes import canonical
 from headrace.derived.state import FollowState
 from headrace.derived.targets.redis import key_text
@@ -53,12 +53,16 @@ def refused(key, why):
 
 @settings(max_examples=15, deadline=None)
 @given(batches=BATCHES)
-@pytest.mark.parametrize("kind", ["table", "search"])
-def test_files_of_sqlite(kind, batches):
+@pytest.mark.parametrize("kind", ["table", "search", "delta"])
+def test_files(kind, batches):
     with tempfile.TemporaryDirectory() as folder:
         url = f"sqlite:///{Path(folder) / 'x.db'}"
-        into = table(url, "rows") if kind == "table" else search(url, "rows", fields=["name", "city"])
-        check(open_target(Follow(name="f", topic="t", into=into)), batches)
+        into = {
+            "table": table(url, "rows"),
+            "search": search(url, "rows", fields=["name", "city"]),
+            "delta": delta(f"{folder}/lake", every_s=0),
+        }
+        check(open_target(Follow(name="f", topic="t", into=into[kind])), batches)
 
 
 @settings(max_examples=15, deadline=None)

@@ -16,6 +16,7 @@ import orjson
 from headrace.capture.postgres import PostgresAddress, PostgresConnection, ServerError, identifier, literal
 from headrace.crash_points import reached
 from headrace.derived.changes import Row
+from headrace.derived.pace import EAGER
 from headrace.derived.state import FollowState, parse_state
 from headrace.derived.target import Refuse, StateLost
 from headrace.errors import ConfigError, FencedError, RetriableError
@@ -57,6 +58,7 @@ class PostgresTableTarget:
     """A table of this name, which may be `SCHEMA.TABLE`; it is created if it is missing, as columns are."""
 
     has_snapshots = True
+    pace = EAGER
 
     def __init__(self, url: str, name: str, *, table: str) -> None:
         self._address = PostgresAddress.parse(url)

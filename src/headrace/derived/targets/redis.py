@@ -14,6 +14,7 @@ import orjson
 
 from headrace.crash_points import reached
 from headrace.derived.changes import Row
+from headrace.derived.pace import EAGER
 from headrace.derived.state import FollowState, parse_state
 from headrace.derived.target import Refuse, StateLost
 from headrace.derived.targets.resp import RedisAddress, RespConnection
@@ -30,6 +31,7 @@ class RedisTarget:
     """The rows under one prefix of one database of a server; clusters are not supported."""
 
     has_snapshots = False
+    pace = EAGER
 
     def __init__(self, url: str, name: str, *, prefix: str, values: str = "json") -> None:
         self._address = RedisAddress.parse(url)

@@ -16,6 +16,7 @@ import orjson
 
 from headrace.crash_points import reached
 from headrace.derived.changes import Row
+from headrace.derived.pace import EAGER
 from headrace.derived.state import FollowState, parse_state
 from headrace.derived.target import Refuse, StateLost
 from headrace.errors import ConfigError, FencedError, RetriableError
@@ -36,6 +37,7 @@ class _SqliteTarget:
     """What both kinds share: the file, its transactions and the follower's state."""
 
     has_snapshots = True
+    pace = EAGER
 
     def __init__(self, path: Path, name: str) -> None:
         self._path = path
