@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Self, TypeAlias, cast
 
 from headrace.app.diagnostics.places import calling_place
+from headrace.app.keys import all_columns, always, key_of_first, with_place
 from headrace.errors import ConfigError
 from headrace.streams.operators import microseconds as duration_us
 
@@ -73,6 +74,7 @@ class Operations:
             is_stream=False,
             is_set=True,
             key=columns,
+            certain=always(columns) if columns else all_columns,
             place=calling_place(),
         )
 
@@ -94,6 +96,7 @@ class Operations:
             make=lambda schemas: Top(n, keys, ordering, _those_in(schemas[0], key), append_only),
             is_stream=False,
             key=key,
+            certain=key_of_first,
             is_set=isinstance(rows, Relation) and rows.is_set,
             place=calling_place(),
         )
@@ -165,6 +168,7 @@ class Operations:
             append_only=is_append_only(rows),
             one_row_each=False,
             key=(*key, position) if key and position is not None else (),
+            certain=with_place(column, position),
             place=calling_place(),
         )
 

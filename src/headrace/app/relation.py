@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Literal, Self
 
 from headrace.app.diagnostics.places import Place, calling_place
+from headrace.app.keys import Certain, Key, always, certain_joined_key, joined_key
 from headrace.app.operations import Operations
 from headrace.app.status.alerts import Thresholds
 from headrace.errors import ConfigError
@@ -124,7 +125,8 @@ class Relation(Rows):
     """Rows that an operator makes of others.
 
     `make` is given the columns of the inputs. `key` are the columns that tell rows apart, empty
-    where nothing does; `is_set` says that all columns together do. Rows of a `stream` happened at a
+    where nothing does; `is_set` says that all columns together do, and `certain` for which of them
+    that is certain, from what is certain of the inputs. Rows of a `stream` happened at a
     time; one that is `append_only` never takes a row back. `one_row_each` says that a record of the
     stream gives one row at most, so that its place in the log tells rows apart. One
     `of_versions` reads all versions of a table, and not its rows.
@@ -139,6 +141,7 @@ class Relation(Rows):
     one_row_each: bool = True
     is_set: bool = False
     key: tuple[str, ...] = ()
+    certain: Certain | None = None
     steps: "tuple[Step, ...]" = ()
     place: Place | None = None
     places: tuple[Place | None, ...] = ()
@@ -171,6 +174,7 @@ class Grouped:
             make=make,
             is_stream=False,
             key=keys,
+            certain=always(keys),
             place=calling_place(),
         )
 
@@ -180,13 +184,15 @@ def history_of(table: Table) -> Relation:
     from headrace.streams.operators.tables import History
 
     operator = History(table.key, table.keep_us, table.spec.lateness_us)
+    key = (*table.key, "_in_partition", "_from_offset")
     return Relation(
         name=f"history of {table.spec.topic}",
         inputs=(table,),
         make=lambda _: operator,
         is_stream=False,
         of_versions=True,
-        key=(*table.key, "_in_partition", "_from_offset"),
+        key=key,
+        certain=always(key),
     )
 
 
@@ -208,6 +214,7 @@ def windows_of(result: "Aggregation") -> Relation:
         make=lambda _: operator,
         is_stream=False,
         key=operator.key,
+        certain=always(operator.key),
         place=result.place,
     )
 
@@ -338,37 +345,20 @@ def _join_tables(
     from headrace.streams.operators.joins import TableJoin
 
     operator = TableJoin(left_on=left_on, right_on=right_on, how=how)
+    on, never_null = (left_on, right_on), (isinstance(left, Table), isinstance(right, Table))
     return Relation(
         name=f"{how} join on {', '.join(left_on)}",
         inputs=(left, right),
         make=lambda _: operator,
         is_stream=False,
-        key=_joined_key(left, right, left_on, right_on, how),
+        key=joined_key(_key(left), _key(right), left_on, right_on, how),
+        certain=lambda keys, _: certain_joined_key((keys[0], keys[1]), on, how, never_null),
         place=calling_place(),
     )
 
 
-def _joined_key(
-    left: "Stream | Table | Relation",
-    right: "Stream | Table | Relation",
-    left_on: tuple[str, ...],
-    right_on: tuple[str, ...],
-    how: How,
-) -> tuple[str, ...]:
-    """What tells joined rows apart: the left's key where each left row has one partner at most, else both.
-
-    Columns that the two are joined by count once.
-    """
-    if isinstance(left, Table | Relation) and how in ("semi", "anti"):
-        return left.key
-    if not isinstance(left, Table | Relation) or not isinstance(right, Table | Relation):
-        return ()
-    if not left.key or not right.key or how in ("right", "full"):
-        return ()
-    if set(right.key) <= set(right_on):
-        return left.key
-    same = dict(zip(right_on, left_on, strict=True))
-    return tuple(dict.fromkeys([*left.key, *(same.get(name, name) for name in right.key)]))
+def _key(rows: "Stream | Table | Relation") -> Key:
+    return rows.key if isinstance(rows, Table | Relation) else ()
 
 
 def _columns(on: str | Sequence[str] | Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -29,6 +29,7 @@ VIEWS = {
     "newest": "price",
     "per_minute": "n",
     "per_word": "n",
+    "alike": "words",
 }
 
 
@@ -82,6 +83,10 @@ def market(names, store):
     @app.view
     def per_word():
         return both.group_by("words").agg(n=agg.count(), first=agg.min("search"))
+
+    @app.view(key="letters")  # there are several of some: the first is shown
+    def alike():
+        return table.select("words", "length(words) as letters")
 
     return app
 
@@ -178,6 +183,7 @@ def test_views_of_joins_by_time_are_proved_from_the_log_and_a_changed_row_is_fou
     counts = found["outcomes"].reflected.inputs[names[0]]
     assert all(counts[word] for word in ("on_time", "dropped", "filtered", "dead")), counts
     assert found["corrected"].reflected.inputs[names[3]]["corrected"]
+    assert (found["alike"].rows, found["alike"].hidden > 0) == (2, True)
     changed = {view: tamper(tmp_path / "views.db", view, column) for view, column in VIEWS.items()}
     assert all(changed.values())
     wrong = {each.view: each for each in verified(app, options(our_log, data))}

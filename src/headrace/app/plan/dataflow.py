@@ -12,14 +12,15 @@ import pyarrow as pa
 
 from headrace.app.application import View
 from headrace.app.diagnostics.mistakes import placed
-from headrace.app.diagnostics.places import Place, place_of
+from headrace.app.diagnostics.places import place_of
+from headrace.app.keys import Key, key_behind
 from headrace.app.relation import Relation, Table
 from headrace.app.stream import Aggregation, Stream
 from headrace.errors import ConfigError
 from headrace.nearest import no_such
 from headrace.streams import rows_schema
 from headrace.streams.dataflow import Edge, Graph, Node, TopicSource, ViewOutput
-from headrace.streams.operators import LastRow, Upserts, WholeRows, WindowNode
+from headrace.streams.operators import FirstRow, LastRow, Upserts, WholeRows, WindowNode
 from headrace.views import ViewSchema
 
 if TYPE_CHECKING:
@@ -51,6 +52,12 @@ class PlannedGraph:
     @property
     def name(self) -> str:
         return f"view {self.view.name}"
+
+    @property
+    def picks_rows(self) -> bool:
+        """Whether of several rows with the view's key one is picked: the last of a stream's, or the first."""
+        producer = self.graph.views[0].edge.producer - len(self.graph.sources)
+        return producer >= 0 and isinstance(self.graph.nodes[producer].operator, FirstRow | LastRow)
 
     @property
     def input_names(self) -> dict[int, "InputName"]:
@@ -89,20 +96,22 @@ def plan_graph(
     builder.collect(result.stream if isinstance(result, Aggregation) else result)
     if isinstance(result, Aggregation):
         with placed(result.place or place_of(view.function), view.name):
-            producer, key, is_stream = builder.windows(result)
+            producer, key = builder.windows(result)
+            certain: Key | None = key
+            edge, is_stream = builder.whole(producer), False
             steps: Sequence[Step] = ()
-            places: Sequence[Place | None] = ()
     else:
-        producer = builder.producer(result)
-        key = builder.key(result, producer)
+        edge, steps = builder.edge(result), result.steps
+        certain, key = builder.certain_key(result), builder.key(result, edge.schema)
         is_stream = isinstance(result, Relation) and result.is_stream
-        steps, places = result.steps, result.places
-    edge = builder.edge(producer, steps, places)
     with placed(place_of(view.function), view.name):
         has_place = isinstance(result, Relation) and result.is_stream and result.one_row_each
         schema = _view_schema(view, edge.schema, key, has_place=has_place)
     if isinstance(result, Relation) and is_stream and view.key:
         edge = builder.last_rows(edge, steps, view.key, append_only=result.append_only)
+        steps = ()
+    elif not is_stream and (certain is None or not set(certain) <= set(schema.key)):
+        edge = builder.first_rows(edge, steps, schema.key, certain or ())
         steps = ()
     graph = Graph(
         sources=tuple(builder.sources),
@@ -145,6 +154,7 @@ class _Builder:
     nodes: list[Node] = field(default_factory=list)
     steps: "list[Sequence[Step]]" = field(default_factory=list)  # of the nodes' edges, in order
     known: dict[int | str, int] = field(default_factory=dict)
+    kept: dict[int, dict[str, str]] = field(default_factory=dict)  # columns behind the steps of rows
 
     def collect(self, rows: Input) -> None:
         """Numbers the sources, which come before all nodes."""
@@ -162,32 +172,56 @@ class _Builder:
             return self._table(rows)
         return self._relation(rows)
 
-    def key(self, rows: Table | Relation, producer: int) -> tuple[str, ...]:
-        """The columns that tell rows apart, as far as is known."""
-        if isinstance(rows, Relation) and rows.is_set and not rows.key:
-            return tuple(self._schema(producer).names)
-        return rows.key
+    def key(self, rows: Table | Relation, columns: pa.Schema) -> Key:
+        """The columns that tell rows apart, as far as is known: of those behind the steps, if they can be."""
+        key = rows.key
+        if isinstance(rows, Relation) and rows.is_set and not key:
+            key = tuple(self._schema(self.producer(rows)).names)
+        return key if set(key) <= set(columns.names) else self.certain_key(rows) or key
 
-    def edge(self, producer: int, steps: "Sequence[Step]", places: Sequence[Place | None]) -> Edge:
-        """Rows of a producer behind some steps, which are put to Spark here."""
+    def certain_key(self, rows: Input) -> Key | None:
+        """The columns that certainly tell rows apart, behind their steps; None if none do."""
+        if isinstance(rows, Stream):
+            return None
+        if isinstance(rows, Table):
+            own: Key | None = rows.key
+        elif rows.certain is None:
+            own = None
+        else:
+            inputs = [self.certain_key(each) for each in rows.inputs]
+            own = rows.certain(inputs, tuple(self._schema(self.producer(rows)).names))
+        return key_behind(own, self.kept.get(id(rows), {}))
+
+    def whole(self, producer: int) -> Edge:
+        """All that a producer puts out."""
+        return Edge(producer=producer, schema=self._schema(producer))
+
+    def edge(self, rows: Input) -> Edge:
+        """Rows behind their steps, which are put to Spark here."""
+        steps, places, producer = rows.steps, rows.places, self.producer(rows)
         schema = self._schema(producer)
+        kept = {name: name for name in schema.names}
+        self.kept[id(rows)] = kept
         if not steps:
-            return Edge(producer=producer, schema=schema)
+            return self.whole(producer)
         if self.spark is None:
             raise ConfigError(
                 f"view {self.view.name!r} has where, select or with_columns, which Spark computes"
             )
         from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
+        from headrace.app.plan.kept_columns import kept_columns, kept_through
         from headrace.streams.engine import plain_step
 
         frame = self.spark.createDataFrame([], from_arrow_schema(schema))
         for step, place in zip(steps, places, strict=True):
             with placed(place or place_of(self.view.function), self.view.name, frame.columns):
-                frame = plain_step(frame, step)
+                before, frame = frame, plain_step(frame, step)
+                kept = kept_through(kept, kept_columns(before, frame))
+        self.kept[id(rows)] = kept
         return Edge(producer=producer, schema=to_arrow_schema(frame.schema, timezone="UTC"), has_steps=True)
 
-    def windows(self, result: Aggregation) -> tuple[int, tuple[str, ...], bool]:
+    def windows(self, result: Aggregation) -> tuple[int, Key]:
         """Windows over a relation: the producer of their results, and the key of those."""
         relation = result.stream
         assert isinstance(relation, Relation)
@@ -199,26 +233,26 @@ class _Builder:
                 'so declare its inputs with late="drop"'
             )
         operator = result.operator(keep_closed_us=_KEEP_CLOSED_US)
-        edge = self.edge(self.producer(relation), relation.steps, relation.places)
+        edge = self.edge(relation)
         for name in dict.fromkeys(
             [*operator.keys, *(c for _, each in operator.aggregates for c in each.columns())]
         ):
             if name not in edge.schema.names:
                 raise ConfigError(no_such("column", name, edge.schema.names))
         node = WindowNode(operator)
-        return (
-            self._add(Node(name="windows", operator=node, edges=(edge,)), [relation.steps]),
-            node.key,
-            False,
-        )
+        return self._add(Node(name="windows", operator=node, edges=(edge,)), [relation.steps]), node.key
 
     def last_rows(
         self, edge: Edge, steps: "Sequence[Step]", key: tuple[str, ...], *, append_only: bool
     ) -> Edge:
         """Of rows of a stream, the last of each key."""
         node = Node(name=f"last of {', '.join(key)}", operator=LastRow(key, append_only), edges=(edge,))
-        producer = self._add(node, [steps])
-        return Edge(producer=producer, schema=self._schema(producer))
+        return self.whole(self._add(node, [steps]))
+
+    def first_rows(self, edge: Edge, steps: "Sequence[Step]", key: Key, ties: Key) -> Edge:
+        """Of rows of a table, the first of each key."""
+        node = Node(name=f"first of {', '.join(key)}", operator=FirstRow(key, ties), edges=(edge,))
+        return self.whole(self._add(node, [steps]))
 
     def _source(self, rows: Stream | Table) -> int:
         topic = rows.spec.topic
@@ -267,9 +301,8 @@ class _Builder:
     def _input(self, relation: Relation, rows: Input) -> Edge:
         """An input's edge. A stream looks rows of a table up in all their versions."""
         if (relation.is_stream or relation.of_versions) and isinstance(rows, Table):
-            producer = self._source(rows) if relation.of_versions else self._versions(rows)
-            return Edge(producer=producer, schema=self._schema(producer))
-        return self.edge(self.producer(rows), rows.steps, rows.places)
+            return self.whole(self._source(rows) if relation.of_versions else self._versions(rows))
+        return self.edge(rows)
 
     def _add(self, node: Node, steps: "Sequence[Sequence[Step]]") -> int:
         self.nodes.append(node)

@@ -1,11 +1,13 @@
 """How the planner cut a dataflow into stages, and why, in words; no I/O."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from headrace.app.plan.dataflow import PlannedGraph
 from headrace.streams.operators import (
     AsOfJoin,
+    FirstRow,
     Group,
     Operator,
     StreamJoin,
@@ -97,7 +99,19 @@ def _why(planned: PlannedGraph, stage: int) -> str:
         for edge in graph.nodes[place].edges
         if edge.producer >= len(graph.sources)
     }
-    return f"split: reads what {', '.join(sorted(made))} makes, by a key of its own, behind another shuffle"
+    split = f"split: reads what {', '.join(sorted(made))} makes, by a key of its own, behind another shuffle"
+    return "; ".join([split, *_warnings(planned, stage)])
+
+
+def _warnings(planned: PlannedGraph, stage: int) -> Iterator[str]:
+    """What the author of a view should know of its key."""
+    for place in planned.graph.stages[stage]:
+        operator = planned.graph.nodes[place].operator
+        if isinstance(operator, FirstRow):
+            yield (
+                f"nothing says that {', '.join(operator.keys)} tells rows apart: of several rows with one "
+                "key only the first is shown"
+            )
 
 
 def _why_there(planned: PlannedGraph, place: int) -> str:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-__all__ = ["BY_CLOCK", "OF_ROWS", "OF_STREAM", "READ", "SKIPPED"]
+__all__ = ["BY_CLOCK", "HIDDEN", "OF_ROWS", "OF_STREAM", "READ", "SKIPPED"]
 
 # Of records that became rows, which each view judges for itself.
 OF_ROWS: Final = ("on_time", "corrected", "dropped", "filtered")
@@ -15,3 +15,5 @@ SKIPPED: Final = "skipped"
 # Beside them too, of joins: rows of partitions that had been taken for idle, whose partners were gone,
 # or some of them. What became of them depends on the clock, and not on the log alone.
 BY_CLOCK: Final = ("forgotten", "incomplete")
+# Rows of a table that are not shown, because another one has the view's key: how many there are now.
+HIDDEN: Final = "hidden"

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from headrace.app.plan.dataflow import PlannedGraph
 from headrace.app.plan.names import dead_topic, late_topic
 from headrace.app.query.batch_records import in_words, unwritten
-from headrace.app.query.counters import BY_CLOCK, OF_STREAM, SKIPPED
+from headrace.app.query.counters import BY_CLOCK, HIDDEN, OF_STREAM, SKIPPED
 from headrace.app.query.places import of_topic, place
 from headrace.app.query.side_topics import (
     dead_records,
@@ -28,7 +28,6 @@ from headrace.app.query.sink import RecordWriter, ViewWriter, ignore, write_fitt
 from headrace.app.status.batch_report import BatchReport
 from headrace.client import LARGEST_RECORD_BYTES
 from headrace.client.write import OutputRecord
-from headrace.errors import RequestError
 from headrace.streams import NO_WATERMARK, Mark
 from headrace.streams.dataflow import SourceClock, raw_producer
 from headrace.streams.engine import Kind, Message, decode_json, decode_table
@@ -91,11 +90,11 @@ def collect_graph(planned: PlannedGraph, messages: Iterable[Message]) -> GraphBa
     return batch
 
 
-def weighted_changes(schema: ViewSchema, tables: Sequence[pa.Table], *, is_stream: bool) -> pa.Table | None:
+def weighted_changes(schema: ViewSchema, tables: Sequence[pa.Table]) -> pa.Table | None:
     """What rows with weights change of a view, key by key: the row that was there, and the one that is.
 
-    Of a stream's rows with one key the newest stays, by event time, partition and offset. A table
-    has at most one row for a key; raises RequestError where there are more.
+    There is at most one row for a key: the graph sees to that. Of a stream, which does not take back
+    what another row replaces, it is the newest, by event time, partition and offset.
     """
     if not tables:
         return None
@@ -104,10 +103,8 @@ def weighted_changes(schema: ViewSchema, tables: Sequence[pa.Table], *, is_strea
     if not table.num_rows:
         return None
     old, new = (table.filter(pc.field(WEIGHT) < 0), table.filter(pc.field(WEIGHT) > 0))
-    new = _newest(new, schema) if is_stream else _single(new, schema)
-    removed = _without_keys(old, new, schema)
-    if is_stream:
-        removed = _newest(removed, schema)
+    new = _newest(new, schema)
+    removed = _newest(_without_keys(old, new, schema), schema)
     return _change_table(schema, removed, new)
 
 
@@ -165,17 +162,6 @@ def _without_keys(table: pa.Table, others: pa.Table, schema: ViewSchema) -> pa.T
     return table.take(pc.list_flatten(found.filter(~pc.field("\0other_any"))["\0row_list"]))
 
 
-def _single(table: pa.Table, schema: ViewSchema) -> pa.Table:
-    counted = table.group_by(list(schema.key), use_threads=False).aggregate([(WEIGHT, "sum")])
-    many = counted.filter(pc.field(f"{WEIGHT}_sum") > 1)
-    if many.num_rows:
-        key = {name: many[name][0].as_py() for name in schema.key}
-        raise RequestError(
-            f"view {schema.name!r} has several rows for the key {key}: name more columns in its key"
-        )
-    return table
-
-
 def _change_table(schema: ViewSchema, removed: pa.Table, new: pa.Table) -> pa.Table:
     names = schema.columns.names
     kind = pa.struct(list(schema.columns))
@@ -226,7 +212,7 @@ class GraphSink:
         is_known = len(watermarks) == len(self.planned.graph.sources)
         watermark_us = min(watermarks.values(), default=None) if is_known else None
         name, inputs, counts = self.planned.view.name, self._by_input(batch), self._counts(batch)
-        changes = weighted_changes(self.planned.schema, batch.rows, is_stream=self.planned.is_stream)
+        changes = weighted_changes(self.planned.schema, batch.rows)
         changes, aside = without_misfits(self.stores[name], self.planned.schema, changes)
         if aside is not None:
             batch.unfit.setdefault(len(self.planned.graph.edges) - 1, []).append(aside)
@@ -285,7 +271,7 @@ class GraphSink:
         """What became of the records of all inputs, of each once for every edge that reads its topic."""
         found: Counter[str] = Counter()
         for each in batch.counts.values():
-            found.update({name: count for name, count in each.items() if name not in BY_CLOCK})
+            found.update({name: count for name, count in each.items() if name not in (*BY_CLOCK, HIDDEN)})
         for topic in self.planned.input_names.values():
             found.update(_of_topic(batch, topic.topic))
         return +found

@@ -15,7 +15,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from headrace.app.plan.dataflow import PlannedGraph
 from headrace.app.plan.planner import PlannedStream, PlannedView
 from headrace.app.query.checkpoints import BUCKETS
-from headrace.app.query.counters import BY_CLOCK
+from headrace.app.query.counters import BY_CLOCK, HIDDEN
 from headrace.app.query.graphs import specs_of
 from headrace.app.query.manifest import Manifest
 from headrace.app.query.shadow_build import rows_as_changes
@@ -68,6 +68,11 @@ class Verdict:
     @property
     def is_equal(self) -> bool:
         return self.failure is None and not self.differences
+
+    @property
+    def hidden(self) -> int:
+        """How many rows are not shown, because another one has the view's key."""
+        return sum(each.get(HIDDEN, 0) for each in self.reflected.inputs.values())
 
 
 def verify_view(
@@ -198,7 +203,7 @@ def compare_in_spark(
 ) -> tuple[Difference, ...]:
     """The keys on which the two differ, of many the first; a part of the keys is in memory at a time."""
     columns, key = view.schema.columns, view.schema.key
-    if view.is_stream:
+    if view.is_stream or view.picks_rows:
         recomputed = _one_of_a_key(spark, view.schema, served, recomputed)
     recomputed = recomputed.select(*[f"`{each}`" for each in columns.names])
     parts = max(8, served.num_rows // _ROWS_AT_ONCE)
@@ -219,7 +224,8 @@ def compare_in_spark(
 def _one_of_a_key(spark: SparkSession, schema: ViewSchema, served: pa.Table, rows: DataFrame) -> DataFrame:
     """Of a stream's rows with one key the last, by event time, partition and offset.
 
-    Where that record has several rows, it is the one that is served, if that is among them.
+    Where that record has several rows, it is the one that is served, if that is among them. Of a table's
+    they are the first ones by now, which have no place in time.
     """
     names = schema.columns.names
     shown = spark.createDataFrame(served.select(names)).toDF(*[f"_served_{name}" for name in names])
@@ -249,8 +255,15 @@ def _differences(key: Sequence[str], served: pa.Table, recomputed: pa.Table) -> 
 
 
 def _by_key(key: Sequence[str], table: pa.Table) -> dict[str, dict[str, Any]]:
-    """Rows by their key, in a form in which equal bits are equal and nothing else is."""
-    return {dumps([row[name] for name in key]): row for row in rows_to_json(table)}
+    """Rows by their key, in a form in which equal bits are equal and nothing else is.
+
+    A key that is there again has a name of its own, so that the other side has no such row.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for row in rows_to_json(table):
+        name = dumps([row[each] for each in key])
+        found[f"{name} again" if name in found else name] = row
+    return found
 
 
 def _recompute(

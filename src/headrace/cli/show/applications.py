@@ -115,6 +115,7 @@ def verdict_data(verdict: "Verdict") -> dict[str, Any]:
         "equal": verdict.is_equal,
         "failure": verdict.failure,
         "different": len(verdict.differences),
+        "hidden": verdict.hidden,
         "differences": differences,
         "counters": dict(verdict.reflected.counters),
         "inputs": {name: dict(counts) for name, counts in verdict.reflected.inputs.items()},
@@ -133,6 +134,11 @@ def render_verdicts(verdicts: "Sequence[Verdict]") -> str:
     for verdict in verdicts:
         if verdict.failure is not None:
             lines.append(f"{verdict.view} could not be verified: {verdict.failure}")
+        if verdict.hidden:
+            lines.append(
+                f"{verdict.view}: {verdict.hidden:,} rows are not shown, as others have their key: name more "
+                "columns in it to see them"
+            )
         for each in verdict.differences[:_MAX_DIFFERENCES]:
             lines.append(f"{verdict.view} {each.key}: served {each.served}, recomputed {each.recomputed}")
         if len(verdict.differences) > _MAX_DIFFERENCES:

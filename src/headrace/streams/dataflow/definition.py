@@ -25,6 +25,7 @@ from headrace.streams.dataflow.row_definitions import (
     deduplicated_rows,
     distinct_rows,
     exploded_rows,
+    first_rows,
     last_rows,
     top_rows,
     united_rows,
@@ -38,6 +39,7 @@ from headrace.streams.operators import (
     Dedup,
     Distinct,
     Explode,
+    FirstRow,
     Group,
     History,
     LastRow,
@@ -88,6 +90,7 @@ _DEFINED = (
     Dedup,
     Union,
     Explode,
+    FirstRow,
     LastRow,
 )
 _GROUPS = 64  # of keys: one is held in memory at a time
@@ -180,6 +183,8 @@ def defined(node: Node, inputs: Sequence[DataFrame], reached: Sequence[int]) -> 
         return united_rows(operator, inputs)
     if isinstance(operator, Explode):
         return exploded_rows(operator, inputs[0])
+    if isinstance(operator, FirstRow):
+        return _without_place(first_rows(operator, inputs[0], node.schema.names))
     if isinstance(operator, LastRow):
         return last_rows(operator, inputs[0])
     raise RequestError(f"{node.name!r} has no batch definition yet")

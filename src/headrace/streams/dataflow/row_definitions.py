@@ -10,9 +10,17 @@ from pyspark.sql import functions as F  # noqa: N812 - the name PySpark's users 
 from pyspark.sql.types import ArrayType, DoubleType, FloatType, MapType, StructType
 
 from headrace.streams.event_time import NO_WATERMARK
-from headrace.streams.operators import Dedup, Distinct, Explode, LastRow, Top, Union
+from headrace.streams.operators import Dedup, Distinct, Explode, FirstRow, LastRow, Top, Union
 
-__all__ = ["deduplicated_rows", "distinct_rows", "exploded_rows", "last_rows", "top_rows", "united_rows"]
+__all__ = [
+    "deduplicated_rows",
+    "distinct_rows",
+    "exploded_rows",
+    "first_rows",
+    "last_rows",
+    "top_rows",
+    "united_rows",
+]
 
 _STAMPS = ("_event_time", "_partition", "_offset", "_watermark")
 
@@ -25,14 +33,21 @@ def distinct_rows(operator: Distinct, rows: DataFrame) -> DataFrame:
 def top_rows(operator: Top, rows: DataFrame, names: Sequence[str]) -> DataFrame:
     """The first n by ROW_NUMBER, ties broken by the key and then by all columns, ascending, nulls first."""
     by = [_ordered(name, descending=descending) for name, descending in operator.by]
-    ties = [
-        F.asc_nulls_first(f"`{name}`")
-        for name in dict.fromkeys([*operator.ties, *names])
-        if not _is_nested(rows, name)
-    ]
+    ties = _ascending(rows, [*operator.ties, *names])
     window = Window.partitionBy(*[f"`{name}`" for name in operator.keys]).orderBy(*by, *ties)
     numbered = rows.withColumn("_n", F.row_number().over(window))
     return numbered.where(F.col("_n") <= operator.n).drop("_n")
+
+
+def first_rows(operator: FirstRow, rows: DataFrame, names: Sequence[str]) -> DataFrame:
+    """The first by RANK of each key, by the columns that tell rows apart and then by all, nulls first.
+
+    Of several that differ only in arrays, structs and maps all, as any of them may be shown.
+    """
+    order = _ascending(rows, [*operator.ties, *names])
+    window = Window.partitionBy(*[f"`{name}`" for name in operator.keys]).orderBy(*order)
+    first = rows.withColumn("_n", F.rank().over(window)).where("_n = 1").drop("_n")
+    return first.withColumns({name: _one_zero(rows, name) for name in operator.keys})
 
 
 def last_rows(operator: LastRow, rows: DataFrame) -> DataFrame:
@@ -85,6 +100,12 @@ def exploded_rows(operator: Explode, rows: DataFrame) -> DataFrame:
         if operator.position is not None:
             columns.append(F.col("_place").alias(operator.position))
     return exploded.select(*columns)
+
+
+def _ascending(rows: DataFrame, names: Sequence[str]) -> list[Column]:
+    """An order by the columns that have one, nulls first."""
+    ordered = [name for name in dict.fromkeys(names) if not _is_nested(rows, name)]
+    return [F.asc_nulls_first(f"`{name}`") for name in ordered]
 
 
 def _is_nested(rows: DataFrame, name: str) -> bool:

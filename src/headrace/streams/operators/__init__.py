@@ -10,7 +10,7 @@ order of arrival. May import `errors` and `event_time` only.
 from headrace.streams.operators.aggregates.aggregates import Aggregate, agg
 from headrace.streams.operators.aggregates.custom import ArrowAggregate
 from headrace.streams.operators.grouping import Groups
-from headrace.streams.operators.groups import Distinct, Group, LastRow, Top
+from headrace.streams.operators.groups import Distinct, FirstRow, Group, LastRow, Top
 from headrace.streams.operators.hashing import normal_key
 from headrace.streams.operators.joins import AsOfJoin, StreamJoin, TableJoin
 from headrace.streams.operators.latest import LatestOperator, LatestState
@@ -51,6 +51,7 @@ __all__ = [
     "Distinct",
     "Duration",
     "Explode",
+    "FirstRow",
     "Group",
     "Groups",
     "History",

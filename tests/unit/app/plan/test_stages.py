@@ -51,3 +51,15 @@ def test_the_plan_as_text_and_as_json_has_every_stage_and_its_reasons():
         {"input": "table orders", "by": ["customer_id"]},
         {"input": "table customers", "by": ["id"]},
     ]
+
+
+def test_a_key_that_does_not_tell_rows_apart_is_warned_of():
+    app = App("shop")
+    customers = app.table("customers", key="id", schema="id long, region string")
+
+    @app.view(key="region")
+    def one_of_each():
+        return customers
+
+    stages = stages_of(plan_graph("shop", app.views["one_of_each"], customers, None))
+    assert "nothing says that region tells rows apart" in stages[1].why

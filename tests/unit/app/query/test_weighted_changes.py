@@ -6,7 +6,6 @@ import pyarrow as pa
 import pytest
 
 from headrace.app.query.graph_sink import weighted_changes
-from headrace.errors import RequestError
 from headrace.streams.operators.operator import stamp_fields
 from headrace.views import ChangeKind, ViewSchema
 
@@ -18,7 +17,7 @@ NESTED = {
 UPDATE, RETRACTION = int(ChangeKind.UPDATE), int(ChangeKind.RETRACTION)
 
 
-def changes_of(kind, *rows, is_stream=False):
+def changes_of(kind, *rows):
     """Kind, key and value after the change, of rows of (weight, key, value)."""
     columns = pa.schema([("id", pa.float64()), ("value", kind)])
     stamps = {"_partition": 0, "_event_time": 0, "_watermark": None}
@@ -29,16 +28,15 @@ def changes_of(kind, *rows, is_stream=False):
         ],
         pa.schema([*columns, *stamp_fields()]),
     )
-    changes = weighted_changes(ViewSchema("v", ("id",), columns), [table], is_stream=is_stream)
+    changes = weighted_changes(ViewSchema("v", ("id",), columns), [table])
     rows = changes.to_pylist() if changes else []
     return [(each["kind"], each["id"], each["after"] and each["after"]["value"]) for each in rows]
 
 
-@pytest.mark.parametrize("is_stream", [False, True])
 @pytest.mark.parametrize("kind, old, new", NESTED.values(), ids=NESTED)
-def test_columns_that_are_nested_are_replaced_and_removed_like_any_other(kind, old, new, is_stream):
+def test_columns_that_are_nested_are_replaced_and_removed_like_any_other(kind, old, new):
     rows = [(-1, 1.0, old), (1, 1.0, new), (-1, 2.0, old), (-1, 3.0, old), (1, 3.0, old)]
-    found = changes_of(kind, *rows, is_stream=is_stream)
+    found = changes_of(kind, *rows)
     assert repr(found) == repr([(RETRACTION, 2.0, None), (UPDATE, 1.0, new)])
 
 
@@ -50,5 +48,3 @@ def test_a_row_that_is_replaced_is_not_retracted_whatever_its_key(key):
 
 def test_zero_is_one_key_with_either_sign():
     assert changes_of(pa.string(), (-1, 0.0, "old"), (1, -0.0, "new")) == [(UPDATE, 0.0, "new")]
-    with pytest.raises(RequestError, match="several rows for the key"):
-        changes_of(pa.string(), (1, 0.0, "one"), (1, -0.0, "two"))

@@ -46,6 +46,13 @@ def test_counters_of_nothing_are_left_out_of_the_table_but_for_the_usual_ones():
     assert shown == "view rows on time corrected dropped filtered dead repeated declared verdict"
 
 
+def test_rows_that_are_not_shown_since_others_have_their_key_are_told():
+    inputs = {"t": {"on_time": 3}, "first of v": {"hidden": 2}}
+    found = Verdict(view="dup", rows=1, reflected=Reflected(counters={"on_time": 3}, inputs=inputs))
+    assert render_verdicts([found]).splitlines()[-1].startswith("dup: 2 rows are not shown")
+    assert verdict_data(found)["hidden"] == 2
+
+
 def test_a_view_that_could_not_be_verified_is_not_equal_and_says_why():
     failed = Verdict(view="revenue", failure="its table is gone")
     assert verdict_line(failed) == "revenue: FAILED"

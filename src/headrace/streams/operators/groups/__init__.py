@@ -4,8 +4,9 @@ Rows come and go, so counts go down as well as up. Arrow and numpy only: no Spar
 """
 
 from headrace.streams.operators.groups.distinct import Distinct
+from headrace.streams.operators.groups.first import FirstRow
 from headrace.streams.operators.groups.group import Group
 from headrace.streams.operators.groups.last import LastRow
 from headrace.streams.operators.groups.top import Top
 
-__all__ = ["Distinct", "Group", "LastRow", "Top"]
+__all__ = ["Distinct", "FirstRow", "Group", "LastRow", "Top"]

@@ -53,8 +53,6 @@ class Top:
     def __post_init__(self) -> None:
         if self.n < 1:
             raise RequestError(f"top takes a number of rows, at least 1, and not {self.n}")
-        if not self.by:
-            raise RequestError('top needs the columns by which rows are ordered: by="amount"')
 
     @property
     def inputs(self) -> tuple[tuple[str, ...], ...]:
@@ -65,6 +63,8 @@ class Top:
         return 0
 
     def result(self, schemas: Sequence[pa.Schema]) -> pa.Schema:
+        if not self.by:
+            raise RequestError('top needs the columns by which rows are ordered: by="amount"')
         fields = {each.name: each for each in own_fields(schemas[0])}
         ordering = [*(name for name, _ in self.by), *(self.ties or fields)]
         for name in [*self.keys, *ordering]:
