@@ -78,7 +78,7 @@ def test_what_became_of_the_records_of_each_input_is_counted():
         assert sorted({each.about["topic"] for each in run.late}) == ["searches"]
 
 
-def shop_app():
+def shop_app(**options):
     """A table of rates that change, sales with the rate of their time, and how many have a rate."""
     app = App("shop")
     rates = app.table(
@@ -87,6 +87,7 @@ def shop_app():
         schema="country string, rate double, since timestamp",
         valid_from="since",
         partitions=1,
+        **options,
     )
     sales = app.stream(
         "sales", schema="sale long, country string, at timestamp", event_time="at", partitions=1
@@ -122,6 +123,24 @@ def test_a_sale_has_the_rate_of_its_time_and_a_table_follows_its_topic():
         assert [row["country"] for row in run.rows("countries")] == ["de"]
         assert [(row["rate"], row["n"]) for row in run.rows("known")] == [(0.16, 1)]
         assert run.rows("countries")[0]["since"] == datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
+
+
+def change(op, row, clock):
+    """A change of a row as a database commits it at that time."""
+    before, after = (row, None) if op == "d" else (None, row)
+    moment = int(datetime.fromisoformat(at(clock)).timestamp() * 1000)
+    return {"op": op, "before": before, "after": after, "source": {"ts_ms": moment}}
+
+
+def test_a_row_that_is_deleted_was_there_until_its_database_deleted_it():
+    """Not since `valid_from`, which says of a row that is gone only when it came."""
+    row = rate("de", 0.19, "08:00:00")
+    with run_app(shop_app(format="debezium"), start=START) as run:
+        run.send("rates", change("c", row, "08:10:00"), change("d", row, "09:30:00"), key="de")
+        run.send("sales", {"sale": 1, "country": "de", "at": at("09:00:00")})
+        run.send("sales", {"sale": 2, "country": "de", "at": at("09:31:00")})
+        run.stop_input()
+        assert [(row["sale"], row["rate"]) for row in run.rows("invoices")] == [(1, 0.19), (2, None)]
 
 
 def test_a_topic_that_no_view_reads_is_named_with_those_that_are_read():

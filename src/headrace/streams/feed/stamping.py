@@ -209,7 +209,8 @@ class Stamper:
     ) -> Ints:
         """From when each row of a table is valid: its column, else the source's time, else the record's.
 
-        A time that no calendar has counts as none.
+        A time that no calendar has counts as none; a deleted row's column says when the row came, not
+        when it went, and so a delete counts from when its source committed it.
         """
         said, outside = _scaled(table.changed_us, 1)
         unsaid = table.changed_us < 0 if outside is None else outside | (table.changed_us < 0)
@@ -217,7 +218,8 @@ class Stamper:
         if self._spec.event_time is None:
             return times
         own, missing = self._own_times(parsed, self._spec.event_time, computed)
-        return own if missing is None else np.where(missing, times, own)
+        unknown = table.deleted if missing is None else missing | table.deleted
+        return np.where(unknown, times, own)
 
     def _of_another_unit(self, parsed: Parsed, appended: Ints, odd: Bools) -> Iterator[tuple[Bools, str]]:
         """Of odd event times those that would be of about now, were they in a finer unit than declared."""
