@@ -5,6 +5,8 @@ minutes of the demonstration's own traffic. A test draws it anew and compares; w
 HEADRACE_WRITE_PICTURES=1 in the environment it writes it instead.
 """
 
+import os
+import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,8 +15,10 @@ from itertools import islice
 from pathlib import Path
 from zlib import crc32
 
+from headrace.app import App
 from headrace.app.loading import import_app
-from headrace.demo.traffic import slot_at, traffic
+from headrace.demo.customers import create_customers
+from headrace.demo.traffic import ShopEvent, slot_at, traffic
 from headrace.testing import AppRun, run_app
 
 SHOP = Path(__file__).parent.parent / "src" / "headrace" / "demo" / "shop.py"
@@ -42,9 +46,20 @@ class Minute:
     corrected: float
 
 
+def shop_app() -> App:
+    """The demonstration's application, which asks its database for the columns of customers."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["SHOP_DATABASE"] = url = f"sqlite:///{folder}/shop.db"
+        create_customers(url, START)
+        try:
+            return import_app(SHOP)
+        finally:
+            del os.environ["SHOP_DATABASE"]
+
+
 def shop_minutes() -> tuple[list[Minute], dict[str, int]]:
     """The minutes of the demonstration's revenue, and its counters."""
-    app = import_app(SHOP)
+    app = shop_app()
     app.views = {VIEW: app.views[VIEW]}  # the others need a Spark, for their conditions
     with run_app(app, start=START) as run:
         _send(run)
@@ -56,7 +71,7 @@ def _send(run: AppRun) -> None:
     slots = traffic(SEED, RATE, slot_at(START, RATE))
     for _ in range(MINUTES):
         for event in (each for slot in islice(slots, 60 * RATE) for each in slot):
-            if event.topic == TOPIC:
+            if isinstance(event, ShopEvent) and event.topic == TOPIC:
                 at = datetime.fromtimestamp(event.timestamp_ms / 1000, UTC)
                 run.send(TOPIC, event.value, key=event.key, at=at, partition=crc32(event.key) % PARTITIONS)
         run.batch()

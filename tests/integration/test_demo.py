@@ -146,6 +146,10 @@ def assert_proved(run):
     assert run.events("checked"), run.story()
     (told,) = run.events("deliveries")
     assert len(told["lines"]) == 2, "of a webhook and of a mail"
+    (customers,) = run.events("customers")
+    assert customers["database"] == customers["index"] > 0
+    (sent,) = run.events("sent")
+    assert sent["committed"] > 0, "the database was changed while it ran"
     return {each["view"]: each for each in table["views"]}
 
 
@@ -217,6 +221,24 @@ def test_log_driver_and_traffic_are_killed_and_all_views_are_right(tmp_path):
     with demo("--seconds", 5, "--data", folder) as run:
         assert_proved(run)
     assert_large_orders_are_there_once(folder)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_customers_in_a_postgresql_that_is_killed_are_followed_to_the_last(tmp_path):
+    """Then it goes on in the same folder, with the same customers; one of SQLite is not the same shop."""
+    folder = tmp_path / "demo"
+    with demo("--rate", 100, "--seconds", 30, "--postgres", "--data", folder) as run:
+        run.wait_for("headlines")
+        os.kill(run.wait_for("database")["pid"], signal.SIGKILL)
+        assert "PostgreSQL died and was restarted" in run.wait_for("restart")["text"]
+        family = run.family()
+        assert_proved(run)
+    wait_gone(family)
+    refused = subprocess.run([*COMMAND, "--data", folder], capture_output=True, text=True, timeout=60)
+    assert refused.returncode == 2 and "customers are in PostgreSQL" in refused.stderr
+    with demo("--rate", 100, "--seconds", 5, "--postgres", "--data", folder) as run:
+        assert_proved(run)
 
 
 def assert_large_orders_are_there_once(folder):

@@ -30,7 +30,7 @@ from headrace.capture.outbox import event_of
 from headrace.capture.snapshot import PendingChunk
 from headrace.capture.source import Lag, Source, SourceChanged
 from headrace.capture.state import CaptureState
-from headrace.capture.status import Rates, State, Status, table_status
+from headrace.capture.status import Lags, Rates, State, Status, table_status
 from headrace.capture.writer import Batch, CaptureWriter, table_topic
 from headrace.client.write import OutputRecord, RecordBlock, TransactionExpired
 from headrace.clock import Clock, SystemClock
@@ -88,6 +88,8 @@ class CaptureRun:
         self._pending: PendingChunk | None = None
         self._live: tuple[str, set[bytes]] | None = None
         self._rates = Rates()
+        self._lags = Lags(self._clock.now_ms())
+        self._committed_us = 0
         self._totals: dict[str, int | None] = {}
         self._said_at = 0.0
         self._failures = self._expirations = 0
@@ -205,6 +207,7 @@ class CaptureRun:
         self._state = self._writer.write(Batch(state=state, records=self._writer.announce(schemas.values())))
         self._note_met(requests)
         self._failures = 0
+        self.status = replace(self.status, error=None, error_at_ms=None)
         self._say(self._running_state())
 
     def _connect(self, state: CaptureState, may_restart: bool) -> tuple[Source, Position, bool]:
@@ -332,7 +335,8 @@ class CaptureRun:
         for table, count in envelope.counts.items():
             batch.counts[table] = batch.counts.get(table, 0) + count
             batch.changes += count
-        batch.transaction_id, batch.committed_us = transaction.id, transaction.committed_us
+        batch.transaction_id = transaction.id
+        batch.committed_us = self._committed_us = transaction.committed_us
         batch.state = replace(batch.state, position=transaction.position)
 
     def _without_blocks(
@@ -467,13 +471,16 @@ class CaptureRun:
             at_ms=self._clock.now_ms(),
             url=source.url if source is not None else self.status.url,
             connector=source.connector if source is not None else self.status.connector,
-            lag=source.lag() if source is not None and runs else Lag(),
+            lag=self._lag(source) if source is not None and runs else Lag(),
             tables={
                 name: table_status(each, self._totals.get(name), rates.get(name))
                 for name, each in self._state.tables.items()
             },
         )
         self._on_status(self.status)
+
+    def _lag(self, source: Source) -> Lag:
+        return self._lags.note(source.lag(), self._committed_us, self._clock.now_ms())
 
 
 def _with_requests(state: CaptureState, requests: Mapping[str, Sequence[str]]) -> CaptureState:

@@ -49,12 +49,23 @@ class Lack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lag:
-    """How far reading is behind, as far as the source can tell."""
+    """How far reading is behind, as far as the source can tell.
+
+    `seconds` is at most how long ago the oldest change that was not read was committed, and `transactions`
+    at most how many there are. `held_bytes` is what the database keeps of its log for this reader: more than
+    it is behind by, if transactions are open.
+    """
 
     transactions: int | None = None
     changes: int | None = None
     bytes: int | None = None
     seconds: float | None = None
+    held_bytes: int | None = None
+
+    @property
+    def is_none(self) -> bool:
+        """Whether everything was read, as far as the source can tell."""
+        return not (self.transactions or self.changes or self.bytes or self.seconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,13 +1,13 @@
 """How a capture is doing, for people and for the console. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from headrace.capture.source import Lag
 from headrace.capture.state import CaptureState, TableState
 
-__all__ = ["Rates", "State", "Status", "TableStatus", "table_status"]
+__all__ = ["Lags", "Rates", "State", "Status", "TableStatus", "table_status"]
 
 # snapshot: tables are being read, changes are followed; streaming: all tables are whole; stopped: see `error`
 State = Literal["starting", "snapshot", "streaming", "paused", "reconnecting", "stopped"]
@@ -33,7 +33,7 @@ class TableStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """A capture as of `at_ms`. `error` is the last problem, also after it has passed; never a password."""
+    """A capture as of `at_ms`. `error` is what it does not go on for, or cannot reach; never a password."""
 
     name: str
     state: State
@@ -91,3 +91,23 @@ class Rates:
             if ended > began:
                 found[table] = (last - first) / (ended - began)
         return found
+
+
+class Lags:
+    """Says in seconds, too, how far behind a source is that only knows it in bytes.
+
+    What was not read yet was committed after the last transaction that was, and after the last look
+    at which there was nothing to read.
+    """
+
+    def __init__(self, began_ms: int) -> None:
+        self._began_ms = began_ms
+
+    def note(self, lag: Lag, read_us: int, now_ms: int) -> Lag:
+        """The lag with its seconds; `read_us` is when the last transaction that was read was committed."""
+        if lag.seconds is not None:
+            return lag
+        if lag.is_none:
+            self._began_ms = now_ms
+        self._began_ms = max(self._began_ms, read_us // 1000)
+        return replace(lag, seconds=0.0 if lag.is_none else max(now_ms - self._began_ms, 0) / 1000)

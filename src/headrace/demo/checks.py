@@ -1,4 +1,8 @@
-"""The checks at the end: views against the log, events against counters, deliveries against receivers."""
+"""The checks at the end.
+
+Views against the log, events against counters, what follows the database against the database, and
+deliveries against receivers.
+"""
 
 import contextlib
 import json
@@ -8,12 +12,15 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from headrace.app.query import READ
 from headrace.client import Connection
+from headrace.demo.customers import Customer
 from headrace.demo.receivers import Arrived
+from headrace.demo.traffic import TOPICS
 from headrace.errors import RequestError
 from headrace.hooks.log import list_hooks
 
@@ -23,6 +30,8 @@ __all__ = [
     "TrafficTotals",
     "ViewVerdict",
     "complaints",
+    "customer_complaints",
+    "customer_differences",
     "hook_complaints",
     "hook_counts",
     "hook_lines",
@@ -75,7 +84,9 @@ class ViewVerdict:
         return sum(self.counters.get(name, 0) for name in READ)
 
 
-def verify_views(application: Path, folder: Path, connection: Connection) -> list[ViewVerdict]:
+def verify_views(
+    application: Path, folder: Path, connection: Connection, environment: Mapping[str, str]
+) -> list[ViewVerdict]:
     """Recomputes every view from the log, in a process with a Spark of its own, which ends with this one."""
     arguments = [str(application), "--data", str(folder), "--bootstrap", connection.bootstrap_servers]
     with (folder / "verify.messages").open("ab") as messages:
@@ -84,7 +95,7 @@ def verify_views(application: Path, folder: Path, connection: Connection) -> lis
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=messages,
-            env={**os.environ, **connection.environment()},
+            env={**os.environ, **environment, **connection.environment()},
             start_new_session=True,
         )
     assert process.stdin is not None and process.stdout is not None
@@ -107,12 +118,15 @@ def verify_views(application: Path, folder: Path, connection: Connection) -> lis
 
 
 def complaints(
-    verdicts: Sequence[ViewVerdict], ends: Ends, starts: Ends, acknowledged: Mapping[str, int]
+    verdicts: Sequence[ViewVerdict],
+    counts: Mapping[str, int],
+    starts: Ends,
+    acknowledged: Mapping[str, int],
 ) -> Iterator[str]:
     """What is wrong, a line each; none if everything agrees.
 
-    `ends` and `starts` are the ends of the topics now and before the traffic; `acknowledged`
-    is how many events of each topic the log acknowledged to it.
+    `counts` are the records of each topic, `starts` the ends of the topics before the traffic;
+    `acknowledged` is how many events of each topic the log acknowledged to it.
     """
     for verdict in verdicts:
         if verdict.failure is not None:
@@ -123,14 +137,37 @@ def complaints(
                 f"DIFFERENT {verdict.view} {each['key']}: "
                 f"served {each['served']}, recomputed {each['recomputed']}"
             )
-        on_log = sum(sum(ends[topic].values()) for topic in verdict.reflected)
-        if verdict.counted != on_log:
+        on_log = sum(counts[topic] for topic in verdict.reflected)
+        if verdict.counted < on_log or (verdict.counted > on_log and set(verdict.reflected) <= set(TOPICS)):
             counted = verdict.counted
             yield f"MISCOUNTED {verdict.view}: {on_log:,} events on the log, {counted:,} in its counters"
     for topic, count in acknowledged.items():
-        written = sum(ends[topic].values()) - sum(starts.get(topic, {}).values())
+        written = counts[topic] - sum(starts.get(topic, {}).values())
         if written < count:
             yield f"LOST {topic}: {count:,} events were acknowledged, {written:,} are on the log"
+
+
+def customer_complaints(
+    customers: Sequence[Customer], found: Sequence[Customer], tiers: Mapping[str, int]
+) -> Iterator[str]:
+    """What is wrong with the search index, and with the view of tiers; the database is the judge."""
+    for difference in islice(customer_differences(customers, found), _MAX_SHOWN):
+        yield f"DIFFERENT search index {difference}"
+    counted = Counter(str(each["tier"]) for each in customers)
+    if counted != tiers:
+        yield f"DIFFERENT customers_per_tier: served {dict(tiers)}, in the database {dict(counted)}"
+
+
+def customer_differences(customers: Sequence[Customer], found: Sequence[Customer]) -> Iterator[str]:
+    """Customers whom the search index does not have as the database has them."""
+    must, has = _by_id(customers), _by_id(found)
+    for each in sorted(must.keys() | has.keys()):
+        if must.get(each) != has.get(each):
+            yield f"{each}: found {has.get(each)}, in the database {must.get(each)}"
+
+
+def _by_id(customers: Sequence[Customer]) -> dict[str, Customer]:
+    return {str(each["customer_id"]): each for each in customers}
 
 
 # --- traffic --------------------------------------------------------------------------------------
@@ -159,6 +196,11 @@ class TrafficTotals:
     def failed(self) -> int:
         """Events that the log refused."""
         return sum(report["failed"] for report in self._reports.values())
+
+    @property
+    def committed(self) -> int:
+        """Changes of customers that their database committed."""
+        return sum(report["committed"] for report in self._reports.values())
 
     @property
     def behind_s(self) -> float | None:

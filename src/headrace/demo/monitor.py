@@ -8,29 +8,57 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from headrace.client import LATEST, RawFetcher
+from headrace.client import EARLIEST, LATEST, RawFetcher
 from headrace.demo.checks import Ends
 from headrace.demo.display import ViewSpeed
 from headrace.demo.headlines import correction, headlines
+from headrace.demo.search_index import SearchIndex
 from headrace.demo.traffic import TOPICS
 from headrace.errors import RequestError
+from headrace.records import decode_columns
 from headrace.views import ChangeKind, ViewStore, open_store
 
-__all__ = ["Freshness", "ViewMonitor", "earlier_headlines", "log_ends"]
+__all__ = ["SEARCH_FILE", "CapturedTopic", "Freshness", "ViewMonitor", "earlier_headlines", "log_ends"]
 
 Offsets = Mapping[int, int]
 
 _CORRECTED_VIEW = "revenue_per_minute"
+SEARCH_FILE = "search.db"
+_SEARCH = "ghent gold"
 _MAX_CORRECTIONS_SHOWN = 2
 
 
 def log_ends(fetcher: RawFetcher) -> Ends:
-    """The ends of the shop's topics; a topic that does not exist yet is left out."""
+    """The ends of the traffic's topics; one that does not exist yet is left out."""
     ends: dict[str, dict[int, int]] = {}
     for topic in TOPICS:
         with contextlib.suppress(RequestError):
             ends[topic] = fetcher.offsets(topic, LATEST)
     return ends
+
+
+class CapturedTopic:
+    """Where the records of a topic end that is written in transactions, and how many there are.
+
+    The ends of transactions have offsets, too, which no view ever reflects; so it is read.
+    """
+
+    def __init__(self, fetcher: RawFetcher, topic: str) -> None:
+        self._fetcher = fetcher
+        self._topic = topic
+        self._read_to = fetcher.offsets(topic, EARLIEST)
+        self.ends: dict[int, int] = dict.fromkeys(self._read_to, 0)
+        self.count = 0
+
+    def look(self) -> Offsets:
+        """Reads what is new; returns the offsets behind the last records."""
+        for partition, end in self._fetcher.offsets(self._topic, LATEST).items():
+            for run in self._fetcher.fetch(self._topic, partition, self._read_to[partition], end):
+                offsets = decode_columns(run, columns=("offset",))["offset"]
+                self.count += len(offsets)
+                self.ends[partition] = offsets[-1].as_py() + 1
+            self._read_to[partition] = end
+        return self.ends
 
 
 def earlier_headlines(folder: Path) -> list[str]:
@@ -81,6 +109,8 @@ class ViewMonitor:
 
     def __init__(self, folder: Path, fetcher: RawFetcher, starts: Ends, runs_for_s: float) -> None:
         self._fetcher = fetcher
+        self._topics: dict[str, CapturedTopic] = {}
+        self._index = SearchIndex(folder / SEARCH_FILE)
         self._starts = starts
         self._store = _open_views(folder)
         self._began = time.monotonic() - runs_for_s
@@ -90,14 +120,24 @@ class ViewMonitor:
 
     def look(self) -> Ends:
         """Records how far the views are behind the log; returns the ends of the log."""
-        ends, now = log_ends(self._fetcher), time.monotonic() - self._began
-        for view in self._store.views():
-            for topic, offsets in self._store.reflected(view).offsets.items():
+        reflected = {view: self._store.reflected(view).offsets for view in self._store.views()}
+        captured = {topic for each in reflected.values() for topic in each} - set(TOPICS)
+        ends = {**log_ends(self._fetcher), **{topic: dict(self._captured(topic).look()) for topic in captured}}
+        now = time.monotonic() - self._began
+        for view, topics in reflected.items():
+            for topic, offsets in topics.items():
                 count = sum(offsets.values()) - sum(self._starts.get(topic, {}).values())
                 self._freshness.setdefault(view, Freshness()).note(now, ends.get(topic, {}), offsets)
                 if count > self._read.get(view, (0, 0.0))[0]:
                     self._read[view] = (count, now)
         return ends
+
+    def record_counts(self) -> dict[str, int]:
+        """How many records each topic has."""
+        return {
+            topic: sum(ends.values()) if topic in TOPICS else self._captured(topic).count
+            for topic, ends in self.look().items()
+        }
 
     def behind(self) -> list[str]:
         """Views that do not reflect the whole log yet, each with how much is missing."""
@@ -117,7 +157,13 @@ class ViewMonitor:
 
     def headlines(self) -> list[str]:
         """What the views show now."""
-        return list(headlines(self._store, datetime.now(UTC)))
+        found = self._index.headline(_SEARCH)
+        return [*headlines(self._store, datetime.now(UTC)), *filter(None, [found])]
+
+    def tiers(self) -> dict[str, int]:
+        """How many customers each tier has, as the view says."""
+        rows = self._store.read("customers_per_tier").to_pylist()
+        return {row["tier"]: row["customers"] for row in rows}
 
     def corrections(self) -> Iterator[str]:
         """The latest corrections since the last call."""
@@ -131,6 +177,11 @@ class ViewMonitor:
 
     def close(self) -> None:
         self._store.close()
+
+    def _captured(self, topic: str) -> CapturedTopic:
+        if topic not in self._topics:
+            self._topics[topic] = CapturedTopic(self._fetcher, topic)
+        return self._topics[topic]
 
     def _missing(self, view: str, ends: Ends) -> int:
         """Events that the view does not reflect yet; at least one before its first batch."""

@@ -1,12 +1,15 @@
-"""The traffic's process: a Kafka client that sends the shop's events until its standard input closes.
+"""The traffic's process: sends the shop's events to the log until its standard input closes.
+
+Changes of customers go to the shop's database, each in a transaction of its own, as in any shop. It has
+no past: those of the last minutes are left out.
 
 It begins with the shop's last minutes, so that there is something to see at once, and then
 sends in real time. Killed and restarted, it continues where the log ends; events that were not
 acknowledged by then never happened.
 
 It prints one JSON document per line: {"pid": n, "acknowledged": {topic: n}, "faults":
-{fault: n}, "failed": n, "behind_s": x}, about once a second and at the end, when nothing is in
-flight any more. It ends with its parent, whose end closes the input.
+{fault: n}, "failed": n, "committed": n, "behind_s": x}, about once a second and at the end, when
+nothing is in flight any more. It ends with its parent, whose end closes the input.
 """
 
 import argparse
@@ -17,6 +20,7 @@ import signal
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import islice
@@ -28,7 +32,8 @@ from confluent_kafka import admin as kafka_admin
 from headrace.client import Connection, Identity, admin, producer
 from headrace.client.topics import TopicSettings, ensure_topics
 from headrace.config import load
-from headrace.demo.traffic import TOPICS, ShopEvent, beginning, slot_at, traffic
+from headrace.demo.customers import CustomerDatabase, customers_at, write_change
+from headrace.demo.traffic import TOPICS, CustomerChange, ShopEvent, beginning, slot_at, traffic
 
 __all__ = ["main"]
 
@@ -40,12 +45,13 @@ _FLUSH_S = 120
 
 
 class Acknowledged:
-    """Counts what the log acknowledged and, separately, what failed."""
+    """Counts what the log acknowledged, what the database committed and, separately, what failed."""
 
     def __init__(self) -> None:
         self.topics: Counter[str] = Counter()
         self.faults: Counter[str] = Counter()
         self.failed = 0
+        self.committed = 0
 
     def on_delivery(self, event: ShopEvent, error: KafkaError | None, _: Message) -> None:
         if error is not None:
@@ -58,7 +64,8 @@ class Acknowledged:
 
     def say(self, behind_s: float) -> None:
         line = {"pid": os.getpid(), "acknowledged": self.topics, "faults": self.faults, "failed": self.failed}
-        print(json.dumps({**line, "behind_s": round(behind_s, 1)}), flush=True)
+        said = {**line, "committed": self.committed, "behind_s": round(behind_s, 1)}
+        print(json.dumps(said), flush=True)
 
 
 def main() -> int:
@@ -67,6 +74,7 @@ def main() -> int:
     parser.add_argument("--rate", type=int, required=True)
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--history-seconds", type=float, required=True)
+    parser.add_argument("--customers", metavar="URL", required=True)
     given = parser.parse_args()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to stop
     connection = Connection(
@@ -75,7 +83,10 @@ def main() -> int:
     ensure_topics(connection, {topic: TopicSettings(partitions=PARTITIONS) for topic in TOPICS})
     history = timedelta(seconds=given.history_seconds)
     begin = beginning(datetime.now(UTC), _last_time(connection), history)
-    return _send_all(connection, given.seed, given.rate, slot_at(begin, given.rate) + 1)
+    slot = slot_at(begin, given.rate) + 1
+    with customers_at(given.customers) as customers:
+        sender = _Sender(connection, customers)
+        return sender.send_all(traffic(given.seed, given.rate, slot), given.rate, slot)
 
 
 def _last_time(connection: Connection) -> datetime:
@@ -89,26 +100,39 @@ def _last_time(connection: Connection) -> datetime:
     return datetime.fromtimestamp(max(newest, 0) / 1000, UTC)
 
 
-def _send_all(connection: Connection, seed: int, rate: int, slot: int) -> int:
+class _Sender:
     """Sends the events of every slot when its time has come."""
-    done = Acknowledged()
-    client = producer(connection, enable_idempotence=True, linger_ms=50)
-    slots = traffic(seed, rate, slot)
-    sent, said, parent = 0, time.monotonic(), os.getppid()
-    while not _input_closed(0 if _slots_due(slot, rate) > 0 else _SLICE_S):
-        for events in islice(slots, min(_slots_due(slot, rate), _MAX_SLICE)):
-            slot += 1
-            for event in events:
-                _send(client, event, done)
-                sent += 1
-        client.poll(0)
-        if time.monotonic() - said >= 1:
-            said = time.monotonic()
-            done.say(_slots_due(slot, rate) / rate)
-    _flush(client, parent)
-    done.failed = sent - done.topics.total()
-    done.say(0)
-    return 0 if done.failed == 0 else 1
+
+    def __init__(self, connection: Connection, customers: CustomerDatabase) -> None:
+        self._client = producer(connection, enable_idempotence=True, linger_ms=50)
+        self._customers = customers
+        self._began_ms = time.time() * 1000
+        self._done = Acknowledged()
+        self._sent = 0
+
+    def send_all(self, slots: Iterator[tuple[ShopEvent | CustomerChange, ...]], rate: int, slot: int) -> int:
+        said, parent = time.monotonic(), os.getppid()
+        while not _input_closed(0 if _slots_due(slot, rate) > 0 else _SLICE_S):
+            for events in islice(slots, min(_slots_due(slot, rate), _MAX_SLICE)):
+                slot += 1
+                for event in events:
+                    self._send(event)
+            self._client.poll(0)
+            if time.monotonic() - said >= 1:
+                said = time.monotonic()
+                self._done.say(_slots_due(slot, rate) / rate)
+        _flush(self._client, parent)
+        self._done.failed = self._sent - self._done.topics.total()
+        self._done.say(0)
+        return 0 if self._done.failed == 0 else 1
+
+    def _send(self, event: ShopEvent | CustomerChange) -> None:
+        if isinstance(event, ShopEvent):
+            _send(self._client, event, self._done)
+            self._sent += 1
+        elif event.at_ms >= self._began_ms:
+            write_change(self._customers, event)
+            self._done.committed += 1
 
 
 def _flush(client: Any, parent: int) -> None:

@@ -10,14 +10,18 @@ from headrace.client import Connection
 from headrace.demo.checks import (
     HookCounts,
     complaints,
+    customer_complaints,
+    customer_differences,
     hook_complaints,
     hook_counts,
     hook_lines,
     pending_hooks,
     verify_views,
 )
+from headrace.demo.customers import customers_at
 from headrace.demo.display import Display
-from headrace.demo.monitor import ViewMonitor, earlier_headlines, log_ends
+from headrace.demo.monitor import SEARCH_FILE, ViewMonitor, earlier_headlines
+from headrace.demo.search_index import SearchIndex
 from headrace.demo.start import APPLICATION, Shop, ShopOptions, demo_folder, open_shop
 from headrace.errors import RequestError, RetriableError
 from headrace.stopping import hearing
@@ -42,6 +46,7 @@ def run(
     rate: int = 200,
     data: Path | None = None,
     connection: Connection | None = None,
+    postgres: bool = False,
     as_json: bool = False,
 ) -> int:
     """Runs the shop for `seconds` after its first result; returns 0 if every view is what the log says.
@@ -51,14 +56,16 @@ def run(
     the first result, or SIGTERM stops everything without verification: then it returns 0 if
     none had been requested yet, else 130.
     Everything is kept in `data`, where a second start continues, or in a temporary folder that
-    is removed. `connection` leads to a log to use instead of starting one.
+    is removed. `connection` leads to a log to use instead of starting one; with `postgres`, customers
+    live in a PostgreSQL that is started, and not in a SQLite file.
     """
     display = Display(as_json=as_json)
-    with stop_request() as stop, demo_folder(data) as folder:
+    with stop_request() as stop, demo_folder(data, postgres=postgres) as folder:
         until = "" if data else " (removed at the end)"
         display.say(f"data folder: {folder}{until}", "folder", folder=str(folder))
+        options = ShopOptions(folder=folder, rate=rate, connection=connection, postgres=postgres)
         try:
-            with open_shop(ShopOptions(folder=folder, rate=rate, connection=connection), display) as shop:
+            with open_shop(options, display) as shop:
                 if earlier := earlier_headlines(folder):
                     display.block(("the views of the last demo", *earlier), "left")
                 _wait_for_first_result(shop)
@@ -161,17 +168,19 @@ def _live(shop: Shop, monitor: ViewMonitor, seconds: float | None, stop: StopReq
 
 
 def _verify(shop: Shop, monitor: ViewMonitor) -> int:
-    """Stops the traffic, lets the views catch up, and compares them with the log."""
+    """Stops the traffic, lets everything catch up, and compares it with the log and the database."""
     shop.traffic.finish()
     _say_sent(shop)
+    _wait_until_followed(shop)
     _wait_until_caught_up(shop, monitor)
     hooks = _wait_until_delivered(shop)
-    ends = log_ends(shop.fetcher)
+    counts = monitor.record_counts()
     shop.display.say("verifying every view: recomputing it from the log in batch", "verifying")
-    verdicts = verify_views(APPLICATION, shop.folder, shop.connection)
+    verdicts = verify_views(APPLICATION, shop.folder, shop.connection, shop.environment)
     shop.display.verdicts(verdicts, {each.view: monitor.speed(each.view) for each in verdicts})
     shop.display.block(hook_lines(hooks, shop.receivers.of), "deliveries")
-    wrong = list(complaints(verdicts, ends, shop.starts, shop.totals.acknowledged))
+    wrong = list(complaints(verdicts, counts, shop.starts, shop.totals.acknowledged))
+    wrong += _customers_compared(shop, monitor)
     wrong += hook_complaints(shop.hooks_before, hooks, shop.receivers.of)
     for line in wrong:
         shop.display.say(line, "complaint")
@@ -186,12 +195,39 @@ def _say_sent(shop: Shop) -> None:
     faults = ", ".join(f"{count:,} {name}" for name, count in sorted(sent.faults.items()))
     shop.display.say(
         f"traffic: stopped; {sent.acknowledged.total():,} events acknowledged, of these {faults}; "
-        f"{sent.failed:,} failed",
+        f"{sent.failed:,} failed; {sent.committed:,} changes of customers committed to their database",
         "sent",
         acknowledged=sent.acknowledged,
         faults=sent.faults,
         failed=sent.failed,
+        committed=sent.committed,
     )
+
+
+def _customers_compared(shop: Shop, monitor: ViewMonitor) -> list[str]:
+    """What is wrong with what follows the customers, after a line that says how many there are."""
+    with customers_at(shop.database) as database:
+        customers = database.rows()
+    found = SearchIndex(shop.folder / SEARCH_FILE).rows()
+    wrong = list(customer_complaints(customers, found, monitor.tiers()))
+    verdict = "different" if wrong else "equal"
+    text = f"customers: {len(customers):,} in the database, {len(found):,} in the search index: {verdict}"
+    shop.display.say(text, "customers", database=len(customers), index=len(found))
+    return wrong
+
+
+def _wait_until_followed(shop: Shop) -> None:
+    """Waits until the search index has the customers of the database, which come to it over the log."""
+    index, deadline = SearchIndex(shop.folder / SEARCH_FILE), time.monotonic() + _CATCH_UP_S
+    with customers_at(shop.database) as database:
+        customers = database.rows()
+    while missing := list(customer_differences(customers, index.rows())):
+        if time.monotonic() > deadline:
+            raise RequestError(
+                f"the search index did not follow the database within {_CATCH_UP_S} s: {missing[0]}; "
+                "`headrace capture status shop` and `headrace follow list` say more"
+            )
+        shop.supervisor.wait(_LOOK_S)
 
 
 def _wait_until_caught_up(shop: Shop, monitor: ViewMonitor) -> None:

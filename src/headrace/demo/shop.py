@@ -1,6 +1,9 @@
 """A small shop: what `headrace demo` runs. An ordinary application file."""
 
+import os
+
 from headrace import App, agg, hopping, session, sliding, tumbling
+from headrace.derived import search
 
 app = App("shop")
 
@@ -35,9 +38,20 @@ payments = app.stream(
     lateness="2 seconds",
 )
 
+# Customers live in a database, which the demo changes while it runs: a SQLite file, or a PostgreSQL.
+database = os.environ.get("SHOP_DATABASE", "sqlite:///shop.db")
 customers = app.table(
-    "shop.customers", key="customer_id", schema="customer_id string, tier string, city string"
+    "customers",
+    source=app.capture(database, table="customers", name="shop"),
+    valid_from="changed_at",  # else from when the database committed it
 )
+app.follow(
+    customers,
+    into=search(
+        os.environ.get("SHOP_SEARCH", "sqlite:///search.db"), "customers", fields=["name", "tier", "city"]
+    ),
+)
+
 posts = app.table("shop.posts", key="post_id", schema="post_id string, author string, text string")
 follows = app.table("shop.follows", key=["follower", "author"], schema="follower string, author string")
 

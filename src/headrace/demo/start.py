@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import secrets
 import shutil
 import socket
 import sys
@@ -9,17 +10,21 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from headrace.app.processes import EmbeddedLog, free_address
+from headrace.capture import Catalog
 from headrace.client import Connection, RawFetcher
 from headrace.demo.checks import Ends, HookCounts, TrafficTotals, hook_counts
+from headrace.demo.customers import create_customers
 from headrace.demo.display import Display
-from headrace.demo.monitor import log_ends
+from headrace.demo.monitor import SEARCH_FILE, log_ends
 from headrace.demo.processes import SupervisedProcess, Supervisor
 from headrace.demo.receivers import Receivers
 from headrace.errors import ConfigError
+from headrace.local_postgres import USER, LocalPostgres
 
 __all__ = ["APPLICATION", "HISTORY_S", "Shop", "ShopOptions", "demo_folder", "open_shop"]
 
@@ -27,29 +32,33 @@ APPLICATION = Path(__file__).with_name("shop.py")
 HISTORY_S = 12 * 60
 _SEED = 7
 _MARK = "demo.json"
+_CAPTURE = "shop"  # as the application calls it
 _CONSOLE = "127.0.0.1:8080"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShopOptions:
-    """How to open a shop; without `connection`, a log is started."""
+    """How to open a shop; without `connection`, a log is started, and with `postgres`, a PostgreSQL."""
 
     folder: Path
     rate: int
     connection: Connection | None = None
+    postgres: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
 class Shop:
     """Everything that runs.
 
-    `starts` and `hooks_before` are the ends of the topics and the counts of the hooks before
-    the traffic began; `log_s` and `running_s` are when the log and the queries had started.
+    `database` is the URL of the one with the customers. `starts` and `hooks_before` are the ends of
+    the topics and the counts of the hooks before the traffic began; `log_s` and `running_s` are when
+    the log and the queries had started.
     """
 
     display: Display
     folder: Path
     connection: Connection
+    database: str
     starts: Ends
     hooks_before: HookCounts
     fetcher: RawFetcher
@@ -63,10 +72,17 @@ class Shop:
     supervisor: Supervisor = field(init=False)
     traffic: SupervisedProcess = field(init=False)
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the application reads."""
+        index = self.folder.resolve() / SEARCH_FILE
+        own = {"SHOP_DATABASE": self.database, "SHOP_SEARCH": f"sqlite:///{index}"}
+        return {**own, **self.receivers.environment, **self.connection.environment()}
+
 
 @contextlib.contextmanager
-def demo_folder(data: Path | None) -> Iterator[Path]:
-    """The folder `data`, which must be empty or of an earlier demo, or a temporary one.
+def demo_folder(data: Path | None, *, postgres: bool = False) -> Iterator[Path]:
+    """The folder `data`, which must be empty or of an earlier demo of the kind, or a temporary one.
 
     Raises ConfigError if it contains anything else.
     """
@@ -80,7 +96,14 @@ def demo_folder(data: Path | None) -> Iterator[Path]:
             f"{data} is not empty, and not the folder of an earlier demo; name another folder, or none to "
             "use a temporary one"
         )
-    (data / _MARK).write_text(json.dumps({"application": "shop"}))
+    database = "PostgreSQL" if postgres else "SQLite"
+    earlier = json.loads((data / _MARK).read_text()).get("database") if (data / _MARK).exists() else None
+    if earlier not in (None, database):
+        raise ConfigError(
+            f"{data} is of a demo whose customers are in {earlier}, not in {database}; name another "
+            f"folder, or run it {'without' if postgres else 'with'} --postgres"
+        )
+    (data / _MARK).write_text(json.dumps({"application": "shop", "database": database}))
     yield data
 
 
@@ -105,6 +128,7 @@ def open_shop(options: ShopOptions, display: Display) -> Iterator[Shop]:
             connection = Connection(bootstrap_servers=log.bootstrap)
         address, by = connection.bootstrap_servers, f" (process {log.pid})" if log else ""
         display.say(f"log: {address}{by}", "log", bootstrap=address, pid=log.pid if log else None)
+        server, database = _open_database(options, connection, display, cleanup)
         receivers = Receivers()
         cleanup.callback(receivers.close)
         fetcher = cleanup.enter_context(RawFetcher(connection))
@@ -112,6 +136,7 @@ def open_shop(options: ShopOptions, display: Display) -> Iterator[Shop]:
             display=display,
             folder=options.folder,
             connection=connection,
+            database=database,
             starts=log_ends(fetcher),
             hooks_before=hook_counts(connection),
             fetcher=fetcher,
@@ -125,6 +150,8 @@ def open_shop(options: ShopOptions, display: Display) -> Iterator[Shop]:
         cleanup.callback(shop.supervisor.stop)
         if log is not None:
             shop.supervisor.add(lambda: _check_log(log))
+        if server is not None:
+            shop.supervisor.add(lambda: _check_server(server))
         shop.supervisor.add(application.check)
         shop.supervisor.add(shop.traffic.check)
         yield shop
@@ -132,6 +159,49 @@ def open_shop(options: ShopOptions, display: Display) -> Iterator[Shop]:
 
 def _check_log(log: EmbeddedLog) -> str | None:
     return f"the log died and was restarted (process {log.pid})" if log.check() else None
+
+
+def _open_database(
+    options: ShopOptions, connection: Connection, display: Display, cleanup: contextlib.ExitStack
+) -> tuple[LocalPostgres | None, str]:
+    """The database with the shop's customers: its server, if it has one, and its URL."""
+    server = None
+    if options.postgres:
+        secret = _secret(options.folder.resolve() / "postgres.password")
+        server = LocalPostgres(secret.read_text(), folder=options.folder.resolve() / "postgres")
+        cleanup.enter_context(server)
+        url = f"postgresql://{USER}@127.0.0.1:{server.port}/postgres?password=file:{secret}"
+        text = f"database: PostgreSQL {server.version} at 127.0.0.1:{server.port} (process {server.pid})"
+        display.say(text, "database", pid=server.pid, url=url)
+    else:
+        url = f"sqlite:///{options.folder.resolve() / 'shop.db'}"
+        display.say(f"database: {url}", "database", url=url)
+    is_new = create_customers(url, datetime.now(UTC) - 2 * timedelta(seconds=HISTORY_S))
+    if is_new and options.connection is not None:
+        _read_again(connection)
+    return server, url
+
+
+def _secret(path: Path) -> Path:
+    """The file with the password of the shop's own server."""
+    if not path.exists():
+        path.touch(0o600)
+        path.write_text(secrets.token_urlsafe())
+    return path
+
+
+def _read_again(connection: Connection) -> None:
+    """Has the capture of an earlier demo on this log go on with the customers of this one's database."""
+    with contextlib.closing(Catalog(connection)) as catalog:
+        if _CAPTURE in catalog.refresh():
+            catalog.resnapshot(_CAPTURE, ())
+
+
+def _check_server(server: LocalPostgres) -> str | None:
+    if server.is_running:
+        return None
+    server.start()
+    return f"PostgreSQL died and was restarted (process {server.pid})"
 
 
 def _start_application(shop: Shop) -> SupervisedProcess:
@@ -162,7 +232,7 @@ def _start_application(shop: Shop) -> SupervisedProcess:
         messages=shop.folder / "run.messages",
         on_line=on_line,
         is_progress=lambda line: "batch_id" in line,
-        environment={**shop.receivers.environment, **shop.connection.environment()},
+        environment=shop.environment,
     )
     shop.cleanup.callback(child.end)
     text = f"application: headrace run {APPLICATION.name} (process {child.pid})"
@@ -183,7 +253,10 @@ def _start_traffic(shop: Shop, rate: int) -> SupervisedProcess:
     arguments = ["--bootstrap", shop.connection.bootstrap_servers, "--rate", str(rate), "--seed", str(_SEED)]
     child = SupervisedProcess(
         "the traffic",
-        [sys.executable, "-m", "headrace.demo.produce", *arguments, "--history-seconds", str(HISTORY_S)],
+        [
+            *(sys.executable, "-m", "headrace.demo.produce", *arguments),
+            *("--history-seconds", str(HISTORY_S), "--customers", shop.database),
+        ],
         messages=shop.folder / "traffic.messages",
         on_line=shop.totals.note,
         environment=shop.connection.environment(),

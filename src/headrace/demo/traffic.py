@@ -3,24 +3,34 @@
 Time is divided into slots, `rate` of them per second, with one event each. The slot's number is
 part of its identifiers, so a process that continues at the next slot repeats none. Some events
 are late, some are sent twice, some cannot be read, some are dated in the future, and some
-terminals have clocks that are wrong by days.
+terminals have clocks that are wrong by days. Changes of customers are none of them: they go to the
+shop's database.
 """
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 import orjson
 
-__all__ = ["FAULTS", "TOPICS", "ShopEvent", "beginning", "slot_at", "time_of", "traffic"]
+__all__ = [
+    "FAULTS",
+    "TOPICS",
+    "CustomerChange",
+    "ShopEvent",
+    "beginning",
+    "first_customers",
+    "slot_at",
+    "time_of",
+    "traffic",
+]
 
 TOPICS = (
     "shop.orders",
     "shop.clicks",
     "shop.searches",
     "shop.payments",
-    "shop.customers",
     "shop.posts",
     "shop.follows",
 )
@@ -49,6 +59,8 @@ _TERMINALS_WRONG = 8
 _STOLEN_CARD_FOR_S = 120
 _CLOSED_FOR = timedelta(minutes=2)
 _CUSTOMERS = 300
+_FIRST_NAMES = ("Ada", "Bo", "Cleo", "Dag", "Eva", "Finn", "Gro", "Hugo", "Ines", "Jan", "Kim", "Lena")
+_LAST_NAMES = ("Berg", "Costa", "Dubois", "Eriksen", "Fuchs", "Gomez", "Haas", "Ivens", "Janssens", "Koski")
 _TIERS = ("basic", "basic", "silver", "gold")
 _CITIES = ("Bergen", "Ghent", "Graz", "Lyon", "Porto", "Turku")
 _MEMBERS = 40  # of the shop's forum
@@ -66,6 +78,14 @@ class ShopEvent(NamedTuple):
     value: bytes | None
     timestamp_ms: int
     fault: str | None = None
+
+
+class CustomerChange(NamedTuple):
+    """A customer as the shop's database has it from now on, or None where the customer is gone."""
+
+    customer_id: str
+    row: Mapping[str, str] | None
+    at_ms: int
 
 
 class _Moment(NamedTuple):
@@ -96,16 +116,28 @@ def beginning(now: datetime, last: datetime, history: timedelta) -> datetime:
     return max(now - history, min(now, last + _CLOSED_FOR))
 
 
-def traffic(seed: int, rate: int, first_slot: int) -> Iterator[tuple[ShopEvent, ...]]:
+def first_customers(since_ms: int) -> Iterator[CustomerChange]:
+    """Those that the shop has when it opens for the first time."""
+    for number in range(_CUSTOMERS):
+        tier, city = _TIERS[number % len(_TIERS)], _CITIES[number % len(_CITIES)]
+        yield CustomerChange(f"customer-{number}", _customer_row(number, tier, city), since_ms)
+
+
+def traffic(seed: int, rate: int, first_slot: int) -> Iterator[tuple[ShopEvent | CustomerChange, ...]]:
     """The events of each slot, endlessly; the same arguments give the same events."""
     chance = random.Random(f"{seed} {first_slot}")  # noqa: S311 - made-up events, not secrets
     slot = first_slot
     while True:
         maker = chance.choice(_MAKERS)
         event = maker(_Moment(slot, rate, time_of(slot, rate), chance))
-        is_doubled = event.fault is None and chance.random() < 0.01
-        yield (event, event._replace(fault="duplicate")) if is_doubled else (event,)
+        yield (event,) if isinstance(event, CustomerChange) else _doubled(event, chance)
         slot += 1
+
+
+def _doubled(event: ShopEvent, chance: random.Random) -> tuple[ShopEvent, ...]:
+    """An event, or now and then the same one twice."""
+    is_doubled = event.fault is None and chance.random() < 0.01
+    return (event, event._replace(fault="duplicate")) if is_doubled else (event,)
 
 
 def _order(now: _Moment) -> ShopEvent:
@@ -159,11 +191,18 @@ def _payment(now: _Moment) -> ShopEvent:
     return _event(now, "shop.payments", "card", fields, fault)
 
 
-def _customer(now: _Moment) -> ShopEvent:
+def _customer(now: _Moment) -> CustomerChange:
     """Somebody signs up, moves, or is put in another tier; now and then somebody leaves."""
-    key = {"customer_id": _customer_id(now)}
-    row = {"tier": now.chance.choice(_TIERS), "city": now.chance.choice(_CITIES)}
-    return _row(now, "shop.customers", key, None if now.chance.random() < 0.02 else row)
+    number = now.chance.randrange(_CUSTOMERS)
+    row = _customer_row(number, now.chance.choice(_TIERS), now.chance.choice(_CITIES))
+    is_gone = now.chance.random() < 0.02
+    return CustomerChange(f"customer-{number}", None if is_gone else row, _milliseconds(now))
+
+
+def _customer_row(number: int, tier: str, city: str) -> Mapping[str, str]:
+    first = _FIRST_NAMES[number % len(_FIRST_NAMES)]
+    last = _LAST_NAMES[number // len(_FIRST_NAMES) % len(_LAST_NAMES)]
+    return {"name": f"{first} {last}", "tier": tier, "city": city}
 
 
 def _post(now: _Moment) -> ShopEvent:
@@ -181,7 +220,7 @@ def _follow(now: _Moment) -> ShopEvent:
     return _row(now, "shop.follows", key, None if now.chance.random() < 0.5 else {})
 
 
-_MAKERS: tuple[Callable[[_Moment], ShopEvent], ...] = (
+_MAKERS: tuple[Callable[[_Moment], ShopEvent | CustomerChange], ...] = (
     *(_click,) * 8,
     *(_search,) * 5,
     *(_order,) * 4,
@@ -215,14 +254,18 @@ def _happened(now: _Moment, topic: str, key: str, fields: dict[str, Any], time_f
 def _row(now: _Moment, topic: str, key: dict[str, Any], row: dict[str, Any] | None) -> ShopEvent:
     """A row of a table as it is now, by its key; None if it is gone."""
     value = None if row is None else orjson.dumps({**key, **row})
-    return ShopEvent(topic, orjson.dumps(key), value, int(now.time.timestamp() * 1000))
+    return ShopEvent(topic, orjson.dumps(key), value, _milliseconds(now))
 
 
 def _event(now: _Moment, topic: str, key: str, fields: dict[str, Any], fault: str | None) -> ShopEvent:
     value = orjson.dumps(fields)
     if fault is None and now.chance.random() < 0.002:
         value, fault = value[: len(value) // 2], "malformed"
-    return ShopEvent(topic, str(fields[key]).encode(), value, int(now.time.timestamp() * 1000), fault)
+    return ShopEvent(topic, str(fields[key]).encode(), value, _milliseconds(now), fault)
+
+
+def _milliseconds(now: _Moment) -> int:
+    return int(now.time.timestamp() * 1000)
 
 
 def _text(moment: datetime) -> str:

@@ -107,6 +107,7 @@ def test_a_database_that_is_down_is_waited_for(bootstrap):
         wait_until(lambda: streams(run))
         data.commit((TABLE, 1, row(1, "Ann")))
         wait_until(lambda: run.status.changes == 1)
+        assert run.status.error is None, "it has passed"
 
 
 def test_another_database_stops_it_until_a_new_snapshot_makes_topics_right(bootstrap):

@@ -9,6 +9,7 @@ import sys
 import pytest
 from tools.example_pictures import kept
 from tools.pages import DOCS, REPOSITORY, blocks
+from tools.shop_picture import shop_app
 
 from headrace.app.loading import load_app
 from headrace.app.plain_frame import reading_from
@@ -26,7 +27,6 @@ BLOCKS = [
     if block.language == "python"
 ]
 WAYS = ("application ", "compiles", "runs")
-SHOP = REPOSITORY / "src" / "headrace" / "demo" / "shop.py"
 
 
 def only(what: str) -> list:
@@ -63,5 +63,5 @@ def test_a_kafka_client_runs_as_it_is(block, tmp_path):
 @pytest.mark.xdist_group("spark")
 def test_the_picture_in_the_index_is_the_plan_of_the_demonstration(spark):
     with reading_from(spark, Connection()):
-        picture = as_svg(graph_of(plan_app(load_app(SHOP), spark)))
+        picture = as_svg(graph_of(plan_app(shop_app(), spark)))
     assert kept("shop", picture) == picture, "draw it anew: HEADRACE_WRITE_PICTURES=1 pytest " + __file__

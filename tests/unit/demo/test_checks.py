@@ -2,19 +2,21 @@
 
 import pytest
 
-from headrace.demo.checks import TrafficTotals, ViewVerdict, complaints
+from headrace.demo.checks import TrafficTotals, ViewVerdict, complaints, customer_complaints
 from headrace.demo.monitor import Freshness
 
-ENDS = {"orders": {0: 6, 1: 4}}
-NOTHING = {"orders": {0: 0, 1: 0}}
+TOPIC = "shop.orders"
+COUNTS = {TOPIC: 10, "shop.main.customers": 5}
+NOTHING = {TOPIC: {0: 0, 1: 0}}
 
 
 def report(pid, count, **fields):
     return {
         "pid": pid,
-        "acknowledged": {"orders": count},
+        "acknowledged": {TOPIC: count},
         "faults": {"late": 1},
         "failed": 0,
+        "committed": 4,
         "behind_s": 0.0,
     } | fields
 
@@ -27,22 +29,22 @@ def verdict(**fields):
         "differences": [],
         "failure": None,
         "counters": {"on_time": 5, "corrected": 2, "dropped": 1, "filtered": 1, "dead": 1, "skipped": 7},
-        "offsets": {"orders": {"0": 6, "1": 4}},
+        "offsets": {TOPIC: {"0": 6, "1": 4}},
     }
     return ViewVerdict.from_json(data | fields)
 
 
 def found(*verdicts, acknowledged=10, starts=NOTHING):
-    return list(complaints(verdicts, ENDS, starts, {"orders": acknowledged}))
+    return list(complaints(verdicts, COUNTS, starts, {TOPIC: acknowledged}))
 
 
 def test_the_last_report_of_every_process_of_the_traffic_counts_once():
     totals = TrafficTotals()
     for each in (report(1, 5), report(1, 8), report(2, 3, behind_s=1.5, failed=1)):
         totals.note(each)
-    assert totals.acknowledged == {"orders": 11}
+    assert totals.acknowledged == {TOPIC: 11}
     assert totals.faults == {"late": 2}
-    assert (totals.failed, totals.behind_s) == (1, 1.5)
+    assert (totals.failed, totals.committed, totals.behind_s) == (1, 8, 1.5)
 
 
 def test_before_the_first_report_nothing_is_known_of_the_traffic():
@@ -70,10 +72,33 @@ def test_an_event_that_is_in_no_book_is_a_complaint():
     assert line == "MISCOUNTED revenue: 10 events on the log, 9 in its counters"
 
 
-@pytest.mark.parametrize(("acknowledged", "starts"), [(11, NOTHING), (9, {"orders": {0: 2}})])
+def test_a_captured_topic_may_have_lost_records_that_were_counted_to_compaction_and_no_others():
+    captured = {"offsets": {"shop.main.customers": {"0": 9}}}
+    assert found(verdict(**captured)) == []
+    (line,) = found(verdict(**captured, counters={"on_time": 4}))
+    assert line == "MISCOUNTED revenue: 5 events on the log, 4 in its counters"
+
+
+def customer(number, tier):
+    return {"customer_id": f"customer-{number}", "name": "Ada", "tier": tier, "changed_at": 1}
+
+
+def test_what_follows_the_database_is_compared_with_it():
+    customers = [customer(1, "gold"), customer(2, "basic")]
+    tiers = {"gold": 1, "basic": 1}
+    assert list(customer_complaints(customers, customers[::-1], tiers)) == []
+    (stale,) = customer_complaints(customers, [customers[0], customer(2, "gold")], tiers)
+    assert stale.startswith("DIFFERENT search index customer-2: found {")
+    (missing,) = customer_complaints(customers, customers[:1], tiers)
+    assert missing.startswith("DIFFERENT search index customer-2: found None")
+    (counted,) = customer_complaints(customers, customers, {"gold": 2})
+    assert counted.startswith("DIFFERENT customers_per_tier")
+
+
+@pytest.mark.parametrize(("acknowledged", "starts"), [(11, NOTHING), (9, {TOPIC: {0: 2}})])
 def test_an_acknowledged_event_that_is_not_on_the_log_is_a_complaint(acknowledged, starts):
     (line,) = found(verdict(), acknowledged=acknowledged, starts=starts)
-    assert line.startswith("LOST orders")
+    assert line.startswith("LOST shop.orders")
 
 
 def test_events_that_were_written_but_not_acknowledged_are_no_complaint():

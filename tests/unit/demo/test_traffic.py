@@ -7,7 +7,17 @@ from itertools import islice, pairwise
 import orjson
 import pytest
 
-from headrace.demo.traffic import FAULTS, TOPICS, beginning, slot_at, time_of, traffic
+from headrace.demo.traffic import (
+    FAULTS,
+    TOPICS,
+    CustomerChange,
+    ShopEvent,
+    beginning,
+    first_customers,
+    slot_at,
+    time_of,
+    traffic,
+)
 
 RATE = 300
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
@@ -18,18 +28,28 @@ def slots(count, *, seed=1, first=FIRST):
     return list(islice(traffic(seed, RATE, first), count))
 
 
-def events(count, **options):
+def everything(count, **options):
     return [event for slot in slots(count, **options) for event in slot]
 
 
+def events(count, **options):
+    """What goes to the log."""
+    return [event for event in everything(count, **options) if isinstance(event, ShopEvent)]
+
+
+def customer_changes(count):
+    """What goes to the database."""
+    return [event for event in everything(count) if isinstance(event, CustomerChange)]
+
+
 def test_the_same_seed_gives_the_same_events_and_another_does_not():
-    assert events(300) == events(300) != events(300, seed=2)
+    assert everything(300) == everything(300) != everything(300, seed=2)
 
 
 def test_a_second_of_slots_is_a_second_of_the_shop():
     assert time_of(FIRST, RATE) == NOON
     assert time_of(FIRST + RATE, RATE) == NOON + timedelta(seconds=1)
-    stamps = [event.timestamp_ms for event in events(RATE + 1)]
+    stamps = [getattr(each, "timestamp_ms", None) or each.at_ms for each in everything(RATE + 1)]
     assert stamps == sorted(stamps)
     assert (stamps[0], stamps[-1]) == (NOON.timestamp() * 1000, NOON.timestamp() * 1000 + 1000)
 
@@ -108,8 +128,18 @@ def test_visitors_come_stay_a_minute_and_leave():
 
 
 def test_rows_of_tables_name_their_key_and_some_are_deleted():
-    rows = [each for each in events(20_000) if each.topic in ("shop.customers", "shop.posts", "shop.follows")]
+    rows = [each for each in events(20_000) if each.topic in ("shop.posts", "shop.follows")]
     there = [each for each in rows if each.value is not None]
     gone = {each.topic for each in rows if each.value is None}
-    assert gone == {"shop.customers", "shop.posts", "shop.follows"}
+    assert gone == {"shop.posts", "shop.follows"}
     assert all(orjson.loads(each.key).items() <= orjson.loads(each.value).items() for each in there)
+
+
+def test_customers_sign_up_change_and_leave_and_keep_their_names():
+    first = {each.customer_id: each.row["name"] for each in first_customers(0)}
+    changes = customer_changes(20_000)
+    there = [each for each in changes if each.row is not None]
+    assert len(changes) > len(there) > 300
+    assert {each.customer_id for each in there} <= set(first)
+    assert all(each.row["name"] == first[each.customer_id] for each in there)
+    assert [each.at_ms for each in changes] == sorted(each.at_ms for each in changes)

@@ -4,6 +4,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -416,10 +417,13 @@ def running(
                 commands,
             )
             started.console = None if console is None else console.result()
-            started.deliverer = start_deliverer(app, options, connection, say, cleanup)
-            started.captures = start_captures(app, options, connection, say, cleanup)
-            started.followers = start_followers(app, options, connection, say, cleanup)
-            started.entities = start_entities(app, options, connection, say, cleanup)
+            with ThreadPoolExecutor(thread_name_prefix="sidecars") as starters:
+                deliverer = starters.submit(start_deliverer, app, options, connection, say, cleanup)
+                captures = starters.submit(start_captures, app, options, connection, say, cleanup)
+                followers = starters.submit(start_followers, app, options, connection, say, cleanup)
+                entities = starters.submit(start_entities, app, options, connection, say, cleanup)
+            started.deliverer, started.captures = deliverer.result(), captures.result()
+            started.followers, started.entities = followers.result(), entities.result()
             cleanup.callback(started.end)
             started.after_first_batch = partial(start_class_archiver, options, say, cleanup)
             started.launch(rebuild=options.rebuild)

@@ -20,6 +20,8 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import orjson
+
 from headrace.capture.change import Change, ChangeBlock, Item, Position, TableSchema, Transaction
 from headrace.capture.postgres.address import PostgresAddress
 from headrace.capture.postgres.blocks import MessageBlock
@@ -49,6 +51,7 @@ from headrace.capture.postgres.setup import (
     find_lacks,
     find_slot,
 )
+from headrace.capture.postgres.sql import literal
 from headrace.capture.postgres.stream import ReplicationStream
 from headrace.capture.postgres.tables import CapturedTables
 from headrace.capture.postgres.visibility import Recent, Visibility
@@ -65,6 +68,7 @@ _SETTLE_S = 2.0
 RELEASE_S = 5.0
 _LONG_S = 60.0
 _LONGEST_NAME = 63
+_XIDS = 1 << 32  # ids of transactions come round after so many
 # What the server says when a slot or its part of the log is gone.
 _GONE_STATES = ("42704", "55000", "58P01")
 
@@ -260,13 +264,29 @@ class _Session:
         reached = self.stream.acknowledged_lsn
         if reached >= self.position["lsn"]:
             reached = max(reached, self.stream.sent_lsn)
-        behind = self.queries.value(f"SELECT pg_current_wal_lsn() - '{format_lsn(reached)}'::pg_lsn")
-        return Lag(bytes=max(int(behind), 0))
+        ((behind, held, next_xid),) = self.queries.query(
+            f"SELECT pg_current_wal_lsn() - '{format_lsn(reached)}'::pg_lsn, pg_current_wal_lsn() - restart_lsn,"
+            " pg_snapshot_xmax(pg_current_snapshot()) FROM (SELECT) AS one LEFT JOIN pg_replication_slots"
+            f" ON slot_name = {literal(self.stream.slot)}"
+        )
+        behind_bytes = max(int(behind or 0), 0)
+        return Lag(
+            bytes=behind_bytes,
+            transactions=self._transactions_behind(int(next_xid or 0)) if behind_bytes else 0,
+            held_bytes=max(int(held), 0) if held is not None else None,
+        )
+
+    def _transactions_behind(self, next_xid: int) -> int | None:
+        """At most: the ids that were given out since the last transaction that was read; None before one was."""
+        if self._last_commit is None:
+            return None
+        return (next_xid - 1 - self._last_commit.xid) % _XIDS
 
     def count(self, table: str) -> int | None:
-        oid = self.tables.tables[table].oid
-        about = int(self.queries.value(f"SELECT reltuples::bigint FROM pg_class WHERE oid = {oid}"))
-        return about if about >= 0 else None
+        """What the planner makes of the table's size, which it knows also before anything was analyzed."""
+        found = self.tables.tables[table]
+        plan = self.queries.value(f"EXPLAIN (FORMAT JSON) SELECT 1 FROM {found.own_rows}")
+        return int(orjson.loads(plan)[0]["Plan"]["Plan Rows"])
 
     # --- positions ----------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ class ReplicationStream:
     """One running START_REPLICATION."""
 
     def __init__(self, connection: Connection, slot: str, publication: str, start_lsn: int) -> None:
+        self.slot = slot
         self._connection = connection
         self._received_lsn = start_lsn
         self.acknowledged_lsn = start_lsn

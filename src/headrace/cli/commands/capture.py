@@ -304,6 +304,8 @@ def _lag(status: Mapping[str, Any] | None) -> str:
     said = [f"{lag[each]:,} {each}" for each in units if lag.get(each) is not None]
     if lag.get("seconds") is not None:
         said.append(f"{lag['seconds']:.1f} s")
+    if lag.get("held_bytes") is not None:
+        said.append(f"log held by the database: {lag['held_bytes']:,} bytes")
     return ", ".join(said)
 
 

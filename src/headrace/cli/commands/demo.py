@@ -35,10 +35,16 @@ def demo(
         str | None,
         typer.Option("--bootstrap", "-b", metavar="HOST:PORT", help="Use this log instead of starting one."),
     ] = None,
+    postgres: Annotated[
+        bool,
+        typer.Option(
+            "--postgres", help="Keep customers in a PostgreSQL of its own, and not in a SQLite file."
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> int:
     """Run the demo: a small shop, verified at the end."""
     from headrace.demo import run  # what it needs is heavy: only for this command
 
     connection = None if bootstrap is None else connection_to(bootstrap)
-    return run(seconds, rate=rate, data=data, connection=connection, as_json=as_json)
+    return run(seconds, rate=rate, data=data, connection=connection, postgres=postgres, as_json=as_json)

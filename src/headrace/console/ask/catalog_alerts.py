@@ -42,7 +42,8 @@ def follower_alerts(statuses: Mapping[str, Mapping[str, Any]], now: float) -> li
 
 def _of_capture(name: str, said: Mapping[str, Any], now: float) -> Iterator[Alert]:
     yield from _of_state("capture", name, said, now)
-    held = (said.get("lag") or {}).get("bytes") or 0
+    lag = said.get("lag") or {}
+    held = lag.get("held_bytes") or lag.get("bytes") or 0
     if held > _HELD_BYTES:
         yield Alert(
             kind="capture-held",

@@ -511,6 +511,37 @@ def test_an_idle_database_need_not_keep_its_log(database):
     source.close()
 
 
+def test_the_lag_counts_bytes_and_transactions_that_were_not_read_and_the_log_that_is_held(database):
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    folded, source = Folded(), database.source(tables=["t"])
+    follower = Follower(source, folded)
+    follower.settle(database.end())
+    database.run("INSERT INTO t VALUES (0)")
+    follower.settle(database.end())
+    with database.connect() as open_for_long:
+        open_for_long.query("BEGIN; INSERT INTO t VALUES (-1)")
+        for number in range(1, 8):
+            database.run(f"INSERT INTO t VALUES ({number})")
+        behind = source.lag()
+        assert behind.bytes > 0 and 7 <= behind.transactions <= 20
+        assert behind.held_bytes >= behind.bytes
+        follower.settle(database.end())
+        database.run("CHECKPOINT", "SELECT pg_switch_wal()", "CHECKPOINT")
+        follower.settle(database.end())
+        assert source.lag().held_bytes > source.lag().bytes, "it keeps what an open transaction began with"
+        open_for_long.query("ROLLBACK")
+    source.close()
+
+
+def test_rows_are_counted_before_the_table_was_analyzed(database):
+    database.run("CREATE TABLE t (id int PRIMARY KEY, v text)")
+    database.run("INSERT INTO t SELECT n, repeat('x', 100) FROM generate_series(1, 20000) n")
+    source = database.source(tables=["t"])
+    source.connect(None)
+    assert 5_000 < source.count("public.t") < 80_000
+    source.close()
+
+
 def test_removing_a_capture_leaves_nothing_behind(database):
     database.run("CREATE TABLE t (id int PRIMARY KEY)")
     source = database.source()
