@@ -16,7 +16,7 @@ endif
 VENV := .venv
 RUN := $(VENV)/bin/python
 STAMP := $(VENV)/.setup-done
-COMPILED := hatch_build.py $(wildcard src/headrace/kernels/*.c)
+COMPILED := hatch_build.py $(wildcard src/headrace/kernels/*.[ch])
 BENCHMARKS := log promises recovery feed operators stores windows joins joins_operators freshness stages \
 	capture sourcing
 WORKERS := -n 4 --dist loadgroup --no-loadscope-reorder

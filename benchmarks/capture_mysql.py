@@ -13,10 +13,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from capture_postgres import BAR_OF_SENDER, Measured, RunningCapture
+from capture_postgres import BAR_OF_SENDER, Measured, RunningCapture, decoded
 
-from headrace.capture import Change, Position
-from headrace.capture.envelope import Envelope
 from headrace.capture.mysql import MysqlAddress, MysqlSource
 from headrace.capture.mysql.connection import Connection as Mysql
 from headrace.testing.broker import BrokerProcess
@@ -57,7 +55,7 @@ def _compare(server: MysqlProcess, database: Mysql, bootstrap: str, rows: int, p
     for first in range(1, rows + 1, per_transaction):
         database.query(ROWS.format(first=first, last=min(first + per_transaction - 1, rows)))
     sender = _sender(server, str(start["file"]), rows)
-    decoder = _decoder(_source(database, "decoder"), start, rows)
+    decoder = decoded(_source(database, "decoder"), start, rows)
     with RunningCapture(bootstrap, _source(database, "topics"), "topics") as capture:
         topics = capture.wait_changes(rows)
     with RunningCapture(bootstrap, _source(database, "snapshot"), "snapshot") as capture:
@@ -84,23 +82,3 @@ def _sender(server: MysqlProcess, file: str, rows: int) -> Measured:
         after = os.times()
     cpu_s = after.children_user + after.children_system - before.children_user - before.children_system
     return Measured("mariadb-binlog, to a file", rows, time.perf_counter() - began, cpu_s)
-
-
-def _decoder(source: MysqlSource, position: Position, rows: int) -> Measured:
-    source.connect(position)
-    envelope = Envelope(connector="mariadb", name="decoder", database="shop", version="0")
-    began, cpu, count, empty = time.perf_counter(), time.process_time(), 0, 0
-    while count < rows and empty < 20:
-        before = count
-        for transaction in source.transactions(0.5):
-            envelope.begin(transaction.id, transaction.committed_us)
-            for item in transaction.changes:
-                if isinstance(item, Change):
-                    envelope.value(item, 0)
-                    count += 1
-        empty = empty + 1 if count == before else 0
-    measured = Measured(
-        "ours, to changes in JSON", count, time.perf_counter() - began, time.process_time() - cpu
-    )
-    source.close()
-    return measured

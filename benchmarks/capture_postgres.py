@@ -33,7 +33,7 @@ from headrace.client import Connection
 from headrace.testing.broker import BrokerProcess
 from headrace.testing.postgres_process import PASSWORD, PostgresProcess
 
-__all__ = ["BAR_OF_SENDER", "Measured", "RunningCapture", "compare"]
+__all__ = ["BAR_OF_SENDER", "Measured", "RunningCapture", "compare", "decoded"]
 
 TABLE = (
     "CREATE TABLE orders (id bigint PRIMARY KEY, customer text, amount numeric(12,2), "
@@ -83,7 +83,7 @@ def _compare(
         database.query(ROWS.format(first=first, last=min(first + per_transaction - 1, rows)))
     end = parse_lsn(database.value("SELECT pg_current_wal_lsn()"))
     sender = _sender(server, end, rows)
-    decoder = _decoder(_source(database, "decoder"), start, rows)
+    decoder = decoded(_source(database, "decoder"), start, rows)
     with RunningCapture(bootstrap, _source(database, "topics"), "topics") as capture:
         topics = capture.wait_changes(rows)
     with RunningCapture(bootstrap, _source(database, "snapshot"), "snapshot") as capture:
@@ -135,9 +135,10 @@ def _sender(server: PostgresProcess, end: int, rows: int) -> Measured:
     return Measured("pg_recvlogical, to nowhere", rows, time.perf_counter() - began, cpu_s)
 
 
-def _decoder(source: PostgresSource, position: Position, rows: int) -> Measured:
+def decoded(source: Source, position: Position, rows: int) -> Measured:
+    """Reads so many changes and encodes them as a run does, for nobody."""
     source.connect(position)
-    envelope = Envelope(connector="postgresql", name="decoder", database="postgres", version="0")
+    envelope = Envelope(connector=source.connector, name="decoder", database=source.database, version="0")
     began, cpu, count, empty = time.perf_counter(), time.process_time(), 0, 0
     while count < rows and empty < 20:
         before = count

@@ -18,8 +18,8 @@ from headrace.client.write import (
     OutputRecord,
     RecordBlock,
     RecordTooLarge,
-    TransactionExpired,
     TransactionalProducer,
+    TransactionExpired,
 )
 from headrace.errors import ConfigError, FencedError, RetriableError
 from headrace.records import decode_columns
@@ -271,7 +271,9 @@ def test_who_is_taken_over_after_its_time_is_fenced(connection, topic):
 
 def test_the_longest_time_that_the_log_allows_is_asked_for(connection):
     """Its own, or Kafka's, maximum is 15 minutes unless somebody has set another."""
-    producer = BatchProducer(connection, f"p-{uuid.uuid4().hex[:8]}", timeouts_ms=[10**9, 900_001, 900_000, 1])
+    producer = BatchProducer(
+        connection, f"p-{uuid.uuid4().hex[:8]}", timeouts_ms=[10**9, 900_001, 900_000, 1]
+    )
     producer.take_over()
     assert producer.timeout_ms == 900_000
     producer.close()

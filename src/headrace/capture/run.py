@@ -173,9 +173,9 @@ class CaptureRun:
             return
         self._expirations = 0
         self._stop_with(
-            f"a transaction of the database takes longer to write than the {error.timeout_ms / 1000:g} s that "
-            "the log allows: raise transaction_max_timeout_ms of the log (transaction.max.timeout.ms in "
-            f"Kafka), then `headrace capture resume {self.name}`"
+            f"a transaction of the database takes longer to write than the {error.timeout_ms / 1000:g} s "
+            "that the log allows: raise transaction_max_timeout_ms of the log (transaction.max.timeout.ms "
+            f"in Kafka), then `headrace capture resume {self.name}`"
         )
 
     def _try_again(self, reason: str) -> None:

@@ -2,9 +2,9 @@
 
 Python is slow, and numpy does one thing to many places at once, where here each place depends
 on what was found at the one before. The files of C have the loops, a build of the package
-compiles them (`hatch_build.py`), and five modules call them: `batches` for the log, with bytes,
-`requests` for the broker, with addresses, `columnar` for readers, with numpy's arrays, `rows` for
-captures, and `produce` for what writes to the log; the broker imports no numpy. They run without
+compiles them (`hatch_build.py`), and six modules call them: `batches` for the log, with bytes,
+`requests` for the broker, with addresses, `columnar` for readers, with numpy's arrays, `rows` and
+`logged` for captures, and `produce` for what writes to the log; the broker imports no numpy. They run without
 Python's lock, unless they are over in a microsecond. Two of them also read and write:
 `send_checked`, by which a batch on its way from a file to a socket is checked between the two,
 and `commit_alone`, by which one goes from a request to the disk and to its reader.
@@ -37,6 +37,11 @@ if TYPE_CHECKING:
     from headrace.kernels.columnar import lay_out_records as lay_out_records
     from headrace.kernels.columnar import number_texts as number_texts
     from headrace.kernels.columnar import read_objects as read_objects
+    from headrace.kernels.logged import LogColumnLayout as LogColumnLayout
+    from headrace.kernels.logged import LogEvent as LogEvent
+    from headrace.kernels.logged import LogKind as LogKind
+    from headrace.kernels.logged import LogTable as LogTable
+    from headrace.kernels.logged import encode_logged as encode_logged
     from headrace.kernels.produce import Lack as Lack
     from headrace.kernels.produce import TopicBatches as TopicBatches
     from headrace.kernels.produce import append_records as append_records
@@ -72,6 +77,7 @@ __getattr__, __dir__, __all__ = lazily(
         "shared_library": "address_of library",
         "rows": "RECORD_NUMBERS Encoded Found RowColumnLayout RowEncoder RowTable RowTables RowTexts Stop "
         "UsedTable find_answers",
+        "logged": "LogColumnLayout LogEvent LogKind LogTable encode_logged",
         "produce": "Lack TopicBatches append_records hash_key",
         "requests": "Came LaneCall PlainBatch RepeatedFetch RepeatedProduce ROOM_BYTES STANDING_FIELDS",
     },

@@ -51,7 +51,12 @@ class _Text(ctypes.Structure):
 
 
 class _Column(ctypes.Structure):
-    _fields_ = (("name", _Text), ("kind", INT), ("in_key", INT))
+    _fields_ = (
+        ("name", _Text),
+        *((name, INT) for name in ("kind", "in_key", "size", "digits")),
+        ("labels", POINTER),
+        ("label_count", INT),
+    )
 
 
 class _Table(ctypes.Structure):
@@ -194,9 +199,14 @@ class RowEncoder:
     def __init__(self, *, octets: int = 4 << 20, records: int = 16_384) -> None:
         self.octets = bytearray(octets)
         self.numbers = array("q", bytes(8 * RECORD_NUMBERS * records))
-        self._most = records
-        self._held = _from_buffer(self.octets)
         self._outcome = _Outcome()
+        self._room = (
+            ctypes.byref(_from_buffer(self.octets)),
+            octets,
+            self.numbers.buffer_info()[0],
+            records,
+            ctypes.byref(self._outcome),
+        )
 
     def encode_changes(
         self,
@@ -236,11 +246,7 @@ class RowEncoder:
             told,
             len(told),
             ctypes.byref(frame),
-            ctypes.byref(self._held),
-            len(self.octets),
-            self.numbers.buffer_info()[0],
-            self._most,
-            ctypes.byref(self._outcome),
+            *self._room,
         )
         return self._encoded(end), [told[each.number].order for each in used]
 
@@ -253,11 +259,7 @@ class RowEncoder:
             begin,
             len(data),
             ctypes.byref(told),
-            ctypes.byref(self._held),
-            len(self.octets),
-            self.numbers.buffer_info()[0],
-            self._most,
-            ctypes.byref(self._outcome),
+            *self._room,
         )
         return self._encoded(end)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-__all__ = ["BINARY", "decoder"]
+__all__ = ["BINARY", "decoder", "extends_ascii", "is_utf8", "upper_letters"]
 
 BINARY = "binary"
 _CODECS = {
@@ -32,3 +32,23 @@ def _latin1(data: bytes) -> str:
     if data.isascii():
         return data.decode("ascii")
     return "".join([_LATIN1[each] for each in data])
+
+
+def is_utf8(charset: str) -> bool:
+    """Whether its bytes are those of UTF-8."""
+    return _CODECS.get(charset) == "utf-8"
+
+
+def extends_ascii(charset: str) -> bool:
+    """Whether bytes below 128 are letters of ASCII in it, whatever the others are."""
+    decode, ascii_bytes = decoder(charset), bytes(range(128))
+    return decode is not None and decode(ascii_bytes) == ascii_bytes.decode("ascii")
+
+
+def upper_letters(charset: str) -> str:
+    """The letters of its bytes from 128 on; none if letters may have several bytes."""
+    decode = decoder(charset)
+    if decode is None or is_utf8(charset) or not extends_ascii(charset):
+        return ""
+    letters = decode(bytes(range(128, 256)))
+    return letters if len(letters) == 128 else ""

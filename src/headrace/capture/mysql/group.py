@@ -3,12 +3,14 @@
 from collections.abc import Iterator
 from typing import Protocol
 
-from headrace.capture.change import Item, Resnapshot
+from headrace.capture.change import ChangeBlock, Item, Resnapshot
 from headrace.capture.mysql.binlog import ROW_EVENTS, Event, EventType, Gtid, read_query, read_rows
+from headrace.capture.mysql.blocks import RowsBlock, source_of_row
 from headrace.capture.mysql.statements import Meaning, read_statement
 from headrace.capture.mysql.stream import BinlogStream
 from headrace.capture.mysql.tables import CapturedTables, LoggedTable, touched_by
 from headrace.errors import RetriableError
+from headrace.kernels import RowEncoder
 
 __all__ = ["Group", "Session"]
 
@@ -19,6 +21,7 @@ class Session(Protocol):
     stream: BinlogStream
     tables: CapturedTables
     xa: dict[str, list[str]]
+    encoder: RowEncoder
 
 
 class Group:
@@ -34,7 +37,7 @@ class Group:
         self._touched: dict[str, None] = {}
         self._again: dict[str, Resnapshot] = {}
 
-    def take(self, event: Event) -> Iterator[Item]:
+    def take(self, event: Event) -> Iterator[Item | ChangeBlock]:
         """What an event means for the topics."""
         for item in self._items(event):
             self.has_items = True
@@ -46,7 +49,7 @@ class Group:
             self.has_items = True
             yield item
 
-    def _items(self, event: Event) -> Iterator[Item]:
+    def _items(self, event: Event) -> Iterator[Item | ChangeBlock]:
         if event.type == EventType.TABLE_MAP:
             self._tables.note(event.body)
         elif event.type in ROW_EVENTS:
@@ -68,7 +71,7 @@ class Group:
 
     # --- rows ---------------------------------------------------------------------------------
 
-    def _rows(self, event: Event) -> Iterator[Item]:
+    def _rows(self, event: Event) -> Iterator[Item | ChangeBlock]:
         rows = read_rows(event)
         logged = self._tables.logged(rows.table_id)
         if logged is None:
@@ -87,14 +90,17 @@ class Group:
         if logged.misfit:
             self._read_again(logged.name, logged.misfit)
         said = self._said(event)
-        yield from logged.rows.changes(rows, lambda number: said % number)
+        if logged.layout is not None and rows.columns == len(logged.described.columns):
+            yield RowsBlock(rows, logged.rows, logged.layout, self._session.encoder, said)
+        else:
+            yield from logged.rows.changes(rows, lambda number: source_of_row(said, number))
 
     def _said(self, event: Event) -> bytes:
-        """Debezium's members of `source` for MySQL, without the number of the row."""
+        """Debezium's members of `source` for MySQL, before the number of the row."""
         stream = self._session.stream
         begin = max(stream.position - event.size, 0)
-        said = (event.server_id, str(self.gtid).encode(), stream.file.encode().replace(b"%", b"%%"), begin)
-        return b'"server_id":%d,"gtid":"%b","file":"%b","pos":%d,"row":%%d,"thread":null,"query":null' % said
+        said = (event.server_id, str(self.gtid).encode(), stream.file.encode(), begin)
+        return b'"server_id":%d,"gtid":"%b","file":"%b","pos":%d,"row":' % said
 
     def _cascade(self, event: Event, logged: LoggedTable) -> None:
         """Rows of other tables that InnoDB has changed with these, and does not log."""
@@ -150,7 +156,7 @@ class Group:
             case Meaning.NOTHING:
                 pass
             case _:
-                said = self._said(event) % 0
+                said = source_of_row(self._said(event), 0)
                 yield from self._tables.changed_by(statement, said)
         if not self._has_begun:
             self.is_over = True

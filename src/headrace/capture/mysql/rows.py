@@ -68,27 +68,31 @@ class LogRows(_Names):
             raise CorruptionError(f"rows of {self.table} have {rows.columns} columns")
         at, number, end = rows.at, 0, len(rows.data)
         while at < end:
-            values, at = self.row(rows.data, at)
-            said = source(number)
-            if rows.op == "c":
-                yield Change(self.table, "c", self.key_of(values), None, self.json(values), said)
-            elif rows.op == "d":
-                yield Change(self.table, "d", self.key_of(values), self.json(values), None, said)
-            else:
-                after, at = self.row(rows.data, at)
-                yield from self._updated(values, after, said)
+            changes, at = self.change(rows, at, source(number))
+            yield from changes
             number += 1
             if not self._readers:
                 break
 
-    def _updated(self, before: Sequence[bytes], after: Sequence[bytes], said: bytes) -> Iterator[Change]:
+    def change(self, rows: Rows, at: int, said: bytes) -> tuple[Sequence[Change], int]:
+        """What the row at a position has changed, which is two for another key; and where it ends."""
+        values, at = self.row(rows.data, at)
+        if rows.op == "c":
+            return [Change(self.table, "c", self.key_of(values), None, self.json(values), said)], at
+        if rows.op == "d":
+            return [Change(self.table, "d", self.key_of(values), self.json(values), None, said)], at
+        after, at = self.row(rows.data, at)
+        return self._updated(values, after, said), at
+
+    def _updated(self, before: Sequence[bytes], after: Sequence[bytes], said: bytes) -> Sequence[Change]:
         """One change; or, for another key, a delete and a create."""
         old_key, key = self.key_of(before), self.key_of(after)
         if old_key == key:
-            yield Change(self.table, "u", key, self.json(before), self.json(after), said)
-            return
-        yield Change(self.table, "d", old_key, self.json(before), None, said)
-        yield Change(self.table, "c", key, None, self.json(after), said)
+            return [Change(self.table, "u", key, self.json(before), self.json(after), said)]
+        return [
+            Change(self.table, "d", old_key, self.json(before), None, said),
+            Change(self.table, "c", key, None, self.json(after), said),
+        ]
 
 
 class TextRows(_Names):

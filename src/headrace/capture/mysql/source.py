@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from headrace.capture.change import Item, Position, TableSchema, Transaction
+from headrace.capture.change import ChangeBlock, Item, Position, TableSchema, Transaction
 from headrace.capture.mysql.address import MysqlAddress
 from headrace.capture.mysql.binlog import Event, EventType, Gtid, read_gtid, read_payload
 from headrace.capture.mysql.catalog import Table, read_tables
@@ -42,6 +42,7 @@ from headrace.capture.mysql.stream import BinlogStream, file_created
 from headrace.capture.mysql.tables import CapturedTables
 from headrace.capture.source import Chunk, Lack, Lag, SourceChanged
 from headrace.errors import ConfigError, RequestError, RetriableError
+from headrace.kernels import RowEncoder
 
 __all__ = ["MysqlSource"]
 
@@ -258,6 +259,7 @@ class _Session:
         self.position = position
         self.acknowledged = place_of(position["file"], position["pos"])
         self.xa: dict[str, list[str]] = dict(position["xa"])
+        self.encoder = RowEncoder()
         self._items = items  # to go out with the next position
         kind = DomainPositions if queries.is_mariadb else GtidSet
         self._read: DomainPositions | GtidSet = kind.parse(position["gtid"])
@@ -373,7 +375,7 @@ class _Session:
             changes=chain([first], items),
         )
 
-    def _items_of(self, group: Group, position: dict[str, Any]) -> Iterator[Item]:
+    def _items_of(self, group: Group, position: dict[str, Any]) -> Iterator[Item | ChangeBlock]:
         """The items of a transaction; `position` is complete once they have ended."""
         items, self._items = self._items, []
         yield from items

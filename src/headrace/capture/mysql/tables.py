@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from headrace.capture.change import Change, Item, Resnapshot, TableSchema
+from headrace.capture.mysql.blocks import log_table
 from headrace.capture.mysql.catalog import Cascade, Table, read_cascades, read_charsets, read_tables
 from headrace.capture.mysql.connection import Connection
 from headrace.capture.mysql.rows import LogRows
@@ -16,6 +17,7 @@ from headrace.capture.mysql.statements import Meaning, Statement, mentions
 from headrace.capture.mysql.table_map import TableMap, read_table_map, table_id
 from headrace.capture.mysql.values import MALFORMED, Kind, LoggedColumn, kind_of, log_reader
 from headrace.errors import RequestError
+from headrace.kernels import LogTable
 
 __all__ = ["CapturedTables", "LoggedTable", "touched_by"]
 
@@ -25,14 +27,22 @@ _NAMED = (Kind.UUID, Kind.INET4, Kind.INET6)
 class LoggedTable:
     """A table of the log: who reads its rows, or why nobody can.
 
-    `misfit` says why its rows do not fit those of today: they come from before it was changed.
+    `misfit` says why its rows do not fit those of today: they come from before it was changed. `layout` is
+    how a kernel reads them, unless the table has columns that only Python knows.
     """
 
     def __init__(
-        self, described: TableMap, rows: LogRows | None, reason: str, *, is_captured: bool, misfit: str = ""
+        self,
+        described: TableMap,
+        rows: LogRows | None,
+        reason: str,
+        *,
+        is_captured: bool,
+        misfit: str = "",
+        layout: LogTable | None = None,
     ) -> None:
         self.described, self.rows, self.reason = described, rows, reason
-        self.is_captured, self.misfit = is_captured, misfit
+        self.is_captured, self.misfit, self.layout = is_captured, misfit, layout
 
     @property
     def name(self) -> str:
@@ -165,7 +175,8 @@ class CapturedTables:
             return LoggedTable(described, None, f"the log has {error}", is_captured=is_captured)
         rows = LogRows(name, readers, described.key)
         misfit = _misfit_of_rows(columns, table) if table is not None else ""
-        return LoggedTable(described, rows, "", is_captured=is_captured, misfit=misfit)
+        layout = log_table(columns, described.key)
+        return LoggedTable(described, rows, "", is_captured=is_captured, misfit=misfit, layout=layout)
 
 
 def _with_kind(column: LoggedColumn, table: Table | None) -> LoggedColumn:

@@ -18,6 +18,8 @@ from functools import lru_cache
 import orjson
 
 from headrace.capture.mysql.charsets import BINARY, decoder
+from headrace.capture.mysql.column_types import BLOBS, INTEGER_BYTES, STRINGS, type_code
+from headrace.capture.mysql.column_types import TypeCode as T
 from headrace.capture.mysql.decimals import decimal_bytes, read_decimal
 from headrace.capture.mysql.json_binary import json_text
 
@@ -29,7 +31,6 @@ __all__ = [
     "kind_of",
     "log_reader",
     "text_encoder",
-    "type_code",
 ]
 
 MALFORMED = (ValueError, IndexError, KeyError, OverflowError, struct.error, zlib.error, RecursionError)
@@ -259,25 +260,7 @@ class LoggedColumn:
     kind: Kind | None = None
 
 
-_TINY, _SHORT, _LONG, _FLOAT, _DOUBLE, _NULL, _OLD_TIMESTAMP, _LONGLONG, _INT24, _DATE = range(1, 11)
-_OLD_TIME, _OLD_DATETIME, _YEAR, _NEWDATE, _VARCHAR, _BIT, _TIMESTAMP, _DATETIME, _TIME = range(11, 20)
-_BLOB_COMPRESSED, _VARCHAR_COMPRESSED, _VECTOR = 140, 141, 242
-_JSON, _DECIMAL, _ENUM, _SET, _BLOB, _VAR_STRING, _STRING, _GEOMETRY = (
-    245, 246, 247, 248, 252, 253, 254, 255,
-)  # fmt: skip
-_BLOBS = (249, 250, 251, 252)
 _POINT_TYPE = 1
-_INTEGER_BYTES = {_TINY: 1, _SHORT: 2, _INT24: 3, _LONG: 4, _LONGLONG: 8}
-
-
-def type_code(code: int, meta: int) -> tuple[int, int]:
-    """The type that a CHAR's parameters hide (it may be an ENUM or a SET), and its length."""
-    if code != _STRING:
-        return code, meta
-    first, second = meta & 0xFF, meta >> 8
-    if first & 0x30 != 0x30:
-        return first | 0x30, second | (first & 0x30 ^ 0x30) << 4
-    return first, second
 
 
 def kind_of(column: LoggedColumn) -> Kind | None:
@@ -285,13 +268,13 @@ def kind_of(column: LoggedColumn) -> Kind | None:
     code, meta = type_code(column.code, column.meta)
     if column.kind is not None:
         return column.kind
-    if code in _INTEGER_BYTES:
+    if code in INTEGER_BYTES:
         return Kind.INTEGER
-    if code == _BIT:
+    if code == T.BIT:
         return Kind.BIT if (meta >> 8) * 8 + (meta & 0xFF) == 1 else Kind.BITS
-    if code == _GEOMETRY:
+    if code == T.GEOMETRY:
         return Kind.POINT if column.geometry == _POINT_TYPE else Kind.GEOMETRY
-    if code in (_VARCHAR, _VAR_STRING, _STRING, _VARCHAR_COMPRESSED, _BLOB_COMPRESSED, *_BLOBS):
+    if code in (*STRINGS, T.VARCHAR_COMPRESSED, T.BLOB_COMPRESSED, *BLOBS):
         return Kind.BYTES if column.charset == BINARY else Kind.TEXT
     return _KINDS.get(code)
 
@@ -299,35 +282,35 @@ def kind_of(column: LoggedColumn) -> Kind | None:
 def log_reader(column: LoggedColumn) -> Reader:
     """What reads a value at a position: its JSON, and where it ends. ValueError for an unknown type."""
     code, meta = type_code(column.code, column.meta)
-    if code in _INTEGER_BYTES:
-        return _integer_reader(_INTEGER_BYTES[code], is_unsigned=column.is_unsigned)
+    if code in INTEGER_BYTES:
+        return _integer_reader(INTEGER_BYTES[code], is_unsigned=column.is_unsigned)
     if code in _FIXED:
         return _FIXED[code]
-    if code == _DECIMAL:
+    if code == T.DECIMAL:
         return _decimal_reader(meta & 0xFF, meta >> 8)
-    if code == _BIT:
+    if code == T.BIT:
         bits = (meta >> 8) * 8 + (meta & 0xFF)
         return _fixed((bits + 7) // 8, _bit if bits == 1 else _bits)
-    if code in (_TIMESTAMP, _DATETIME, _TIME):
+    if code in (T.TIMESTAMP, T.DATETIME, T.TIME):
         return _moment_reader(code, meta)
-    if code in (_ENUM, _SET):
-        choose = _label if code == _ENUM else _labels
+    if code in (T.ENUM, T.SET):
+        choose = _label if code == T.ENUM else _labels
         return _fixed(meta, lambda data: _text(choose(int.from_bytes(data, "little"), column.labels)))
     encode = _encode_bytes(column, code, meta)
-    if code in (_VARCHAR, _VAR_STRING, _STRING, _VARCHAR_COMPRESSED):
+    if code in (*STRINGS, T.VARCHAR_COMPRESSED):
         return _counted(1 if meta < 256 else 2, encode)
-    if code in (*_BLOBS, _BLOB_COMPRESSED, _JSON, _GEOMETRY, _VECTOR) and 1 <= meta <= 4:
+    if code in (*BLOBS, T.BLOB_COMPRESSED, T.JSON, T.GEOMETRY, T.VECTOR) and 1 <= meta <= 4:
         return _counted(meta, encode)
     raise ValueError(f"type {code} of column {column.name}")
 
 
 def _encode_bytes(column: LoggedColumn, code: int, meta: int) -> Callable[[bytes], bytes]:
     """What makes JSON of the bytes of a value whose length is written before it."""
-    if code == _JSON:
+    if code == T.JSON:
         return lambda data: _text(json_text(data))
-    if code == _GEOMETRY:
+    if code == T.GEOMETRY:
         return _point if column.geometry == _POINT_TYPE else _geometry
-    if code == _VECTOR:
+    if code == T.VECTOR:
         return _vector
     if column.kind in _NAMED:
         return _NAMED[column.kind]
@@ -338,10 +321,10 @@ def _encode_bytes(column: LoggedColumn, code: int, meta: int) -> Callable[[bytes
             raise ValueError(f"the character set {column.charset} of column {column.name}")
         known = decode
         encode = lambda data: _text(known(data))  # noqa: E731
-    if code in (_VARCHAR_COMPRESSED, _BLOB_COMPRESSED):
+    if code in (T.VARCHAR_COMPRESSED, T.BLOB_COMPRESSED):
         plain = encode
         return lambda data: plain(_inflated(data))
-    if code == _STRING and column.charset == BINARY:  # the log leaves zeros at its end out
+    if code == T.STRING and column.charset == BINARY:  # the log leaves zeros at its end out
         return lambda data: _bytes(data.ljust(meta, b"\0"))
     return encode
 
@@ -412,8 +395,8 @@ def _moment_reader(code: int, digits: int) -> Reader:
     fraction = (digits + 1) // 2
     if not 0 <= digits <= 6:
         raise ValueError(f"{digits} digits of a second")
-    head = {_TIMESTAMP: 4, _DATETIME: 5, _TIME: 3}[code]
-    encode = {_TIMESTAMP: _timestamp_log, _DATETIME: _datetime_log, _TIME: _time_log}[code]
+    head = _MOMENT_BYTES[code]
+    encode = _MOMENTS[code]
     unit = 10 ** (6 - 2 * fraction)
     return _fixed(head + fraction, lambda data: encode(data, head, unit, digits))
 
@@ -473,21 +456,27 @@ _NAMED: dict[Kind | None, Callable[[bytes], bytes]] = {
     Kind.INET4: lambda data: _text(str(ipaddress.IPv4Address(data.ljust(4, b"\0")))),
     Kind.INET6: lambda data: _text(str(ipaddress.IPv6Address(data.ljust(16, b"\0")))),
 }
-_KINDS = {
-    _FLOAT: Kind.FLOAT, _DOUBLE: Kind.DOUBLE, _DATE: Kind.DATE, _NEWDATE: Kind.DATE, _YEAR: Kind.YEAR,
-    _OLD_TIMESTAMP: Kind.TIMESTAMP, _OLD_TIME: Kind.TIME, _OLD_DATETIME: Kind.DATETIME,
-    _TIMESTAMP: Kind.TIMESTAMP,
-    _DATETIME: Kind.DATETIME, _TIME: Kind.TIME, _DECIMAL: Kind.DECIMAL, _ENUM: Kind.ENUM, _SET: Kind.SET,
-    _JSON: Kind.JSON, _VECTOR: Kind.VECTOR,
+_MOMENT_BYTES: dict[int, int] = {T.TIMESTAMP: 4, T.DATETIME: 5, T.TIME: 3}
+_MOMENTS: dict[int, Callable[[bytes, int, int, int], bytes]] = {
+    T.TIMESTAMP: _timestamp_log,
+    T.DATETIME: _datetime_log,
+    T.TIME: _time_log,
+}
+_KINDS: dict[int, Kind] = {
+    T.FLOAT: Kind.FLOAT, T.DOUBLE: Kind.DOUBLE, T.DATE: Kind.DATE, T.NEWDATE: Kind.DATE, T.YEAR: Kind.YEAR,
+    T.OLD_TIMESTAMP: Kind.TIMESTAMP, T.OLD_TIME: Kind.TIME, T.OLD_DATETIME: Kind.DATETIME,
+    T.TIMESTAMP: Kind.TIMESTAMP,
+    T.DATETIME: Kind.DATETIME, T.TIME: Kind.TIME, T.DECIMAL: Kind.DECIMAL, T.ENUM: Kind.ENUM, T.SET: Kind.SET,
+    T.JSON: Kind.JSON, T.VECTOR: Kind.VECTOR,
 }  # fmt: skip
 _FIXED: dict[int, Reader] = {
-    _FLOAT: _fixed(4, lambda data: _single(struct.unpack("<f", data)[0])),
-    _DOUBLE: _fixed(8, lambda data: orjson.dumps(struct.unpack("<d", data)[0])),
-    _DATE: _fixed(3, _date_log),
-    _NEWDATE: _fixed(3, _date_log),
-    _YEAR: _fixed(1, lambda data: b"%d" % (data[0] + 1900 if data[0] else 0)),
-    _OLD_TIMESTAMP: _fixed(4, lambda data: _timestamp(int.from_bytes(data, "little"), 0, 0)),
-    _OLD_TIME: _fixed(3, _old_time),
-    _OLD_DATETIME: _fixed(8, _old_datetime),
-    _NULL: lambda _, at: (b"null", at),
+    T.FLOAT: _fixed(4, lambda data: _single(struct.unpack("<f", data)[0])),
+    T.DOUBLE: _fixed(8, lambda data: orjson.dumps(struct.unpack("<d", data)[0])),
+    T.DATE: _fixed(3, _date_log),
+    T.NEWDATE: _fixed(3, _date_log),
+    T.YEAR: _fixed(1, lambda data: b"%d" % (data[0] + 1900 if data[0] else 0)),
+    T.OLD_TIMESTAMP: _fixed(4, lambda data: _timestamp(int.from_bytes(data, "little"), 0, 0)),
+    T.OLD_TIME: _fixed(3, _old_time),
+    T.OLD_DATETIME: _fixed(8, _old_datetime),
+    T.NULL: lambda _, at: (b"null", at),
 }

@@ -1,8 +1,13 @@
 """Values of every type: the same JSON from a query and from the binary log, and the documented one."""
 
+from typing import Any
+
 import pytest
-from tests.integration.capture.mysql.databases import followed
+from tests.integration.capture.mysql.databases import Follower, followed
 from tests.integration.capture.postgres.following import Folded
+
+from headrace.capture.change import EncodedChanges
+from headrace.capture.envelope import Envelope
 
 pytestmark = pytest.mark.xdist_group("mysql")
 
@@ -100,3 +105,56 @@ def test_every_type_has_the_same_json_from_a_query_and_from_the_log(database):
     assert {name: (read[name], logged[name]) for name in zoo if read[name] != logged[name]} == {}
     known = {name: value for name, (_, _, value) in zoo.items() if name[:1] != "j" or database.is_mariadb}
     assert {name: (logged[name], value) for name, value in known.items() if logged[name] != value} == {}
+
+
+ONLY_PYTHON_KNOWS = {"u16", "po", "ge"}
+OF_ANY_ROW = {name: each for name, each in ZOO.items() if name not in ONLY_PYTHON_KNOWS} | {
+    "sj": ("varchar(9) CHARACTER SET sjis", "'plain'", "plain"),
+    "d": ("double", "1.5e-7", 1.5e-7),
+}
+
+
+class Watching(Follower):
+    """Notes how many rows of its blocks the kernel has encoded, and how many were left to Python."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.encoded = self.left = 0
+
+    def _agreed(self, block):
+        made = Envelope(connector="mariadb", name="shop", database="shop", version="1")
+        for each in block.encoded(made, 0):
+            is_encoded = isinstance(each, EncodedChanges)
+            self.encoded += each.count if is_encoded else 0
+            self.left += not is_encoded
+        return super()._agreed(block)
+
+
+def test_the_usual_types_are_encoded_in_c(database):
+    """Letters of several bytes that are not UTF-8, large doubles and new keys are left to Python."""
+    columns = ", ".join(f"{name} {kind}" for name, (kind, _, _) in OF_ANY_ROW.items())
+    inserted = ", ".join(value for _, value, _ in OF_ANY_ROW.values())
+    database.run(f"CREATE TABLE usual (id int PRIMARY KEY, {columns})")
+    source, folded = database.source(), Folded()
+    try:
+        follower = Watching(source, folded)
+        follower.settle(database.end())
+        database.run(
+            f"INSERT INTO usual VALUES (1, {inserted})",
+            f"INSERT INTO usual VALUES (2, {inserted}), (3, {inserted})",
+            "UPDATE usual SET i = i + 1",
+            "DELETE FROM usual WHERE id = 3",
+        )
+        follower.settle(database.end())
+        assert (follower.encoded, follower.left) == (7, 0)
+        database.run(
+            "UPDATE usual SET sj = '漢字' WHERE id = 1",
+            "UPDATE usual SET d = 1e100, id = id + 9 WHERE id = 2",
+        )
+        follower.settle(database.end())
+        assert (follower.encoded, follower.left) == (7, 3), "a new key is two changes"
+    finally:
+        source.close()
+    row = next(each for each in values(folded, f"{database.name}.usual") if each["id"] == 11)
+    expected = {name: value for name, (_, _, value) in OF_ANY_ROW.items()} | {"d": 1e100, "i": -4}
+    assert {name: row[name] for name in expected if row[name] != expected[name]} == {}
