@@ -280,3 +280,20 @@ def test_the_longest_time_that_the_log_allows_is_asked_for(connection):
     refused = BatchProducer(connection, f"p-{uuid.uuid4().hex[:8]}", timeouts_ms=[900_001])
     with pytest.raises(ConfigError, match="transaction_max_timeout_ms"):
         refused.take_over()
+
+
+def test_records_are_written_where_they_must_begin_or_not_at_all(connection, topic, producer):
+    first = [OutputRecord(topic, b"k", b"%d" % each, partition=1, timestamp_ms=AT_MS) for each in range(3)]
+    beside = OutputRecord(topic, b"k", b"beside", partition=2, timestamp_ms=AT_MS)
+    producer.write([*first, beside], first_offset=0)
+    producer.write([first[0]], first_offset=4)  # after the marker of the transaction
+    with pytest.raises(RetriableError, match="offset 6 instead of 5"):
+        producer.write([first[1], beside], first_offset=5)
+    found = committed(connection, topic)
+    assert [each[2] for each in found[1]] == [b"0", b"1", b"2", b"0"]
+    assert [each[2] for each in found[2]] == [b"beside"]
+
+
+def test_a_record_that_no_topic_takes_is_refused_before_it_is_sent(connection, topic, producer):
+    with pytest.raises(RecordTooLarge, match=topic):
+        producer.write([OutputRecord(topic, b"k", bytes(65 << 20), partition=0)])

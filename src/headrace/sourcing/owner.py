@@ -12,7 +12,7 @@ from queue import Empty, SimpleQueue
 from typing import Final
 
 from headrace.client import Connection
-from headrace.client.write import OutputRecord, RecordTooLarge, TransactionalProducer
+from headrace.client.write import BatchProducer, OutputRecord, RecordTooLarge
 from headrace.clock import Clock
 from headrace.errors import ConfigError, FencedError, RequestError, RetriableError
 from headrace.records import COMMAND_PREFIX, Record, read_headers
@@ -59,7 +59,7 @@ class PartitionOwner:
         self._clock = clock
         self._say = on_message
         self._find_keys = find_keys
-        self._producer = TransactionalProducer(connection, f"{app}.{kind.name}-{partition}")
+        self._producer = BatchProducer(connection, f"{app}.{kind.name}-{partition}")
         self._queue: SimpleQueue[list[Record] | None] = SimpleQueue()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
@@ -206,7 +206,7 @@ class PartitionOwner:
         self,
         state: EntityPartition,
         decided: Decided,
-        producer: TransactionalProducer,
+        producer: BatchProducer,
         first_event: int | None = None,
     ) -> None:
         records = [

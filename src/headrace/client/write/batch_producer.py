@@ -21,7 +21,9 @@ from typing import Any, TypeVar
 from headrace.client.connect.brokers import Brokers, check_code
 from headrace.client.connect.channel import Channel
 from headrace.client.connect.connection import Connection
+from headrace.client.record_sizes import LARGEST_RECORD_BYTES
 from headrace.client.write.open_batches import OpenBatches, PlainBatch
+from headrace.client.write.oversized import fits
 from headrace.client.write.record_block import RecordBlock
 from headrace.client.write.transactional_producer import NextOffsets
 from headrace.client.write.transactions import OutputRecord, RecordTooLarge
@@ -46,6 +48,7 @@ _VERSIONS = {
 _ALL_REPLICAS = -1
 _OF_TRANSACTIONS = 1  # the kind of coordinator
 _REQUEST_BYTES = 1 << 20
+_WORTH_COMPRESSING_BYTES = 1 << 10
 _METADATA_S = 300.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.005, 0.5
 _SEQUENCES = 1 << 31
@@ -152,6 +155,23 @@ class BatchProducer:
             self.close()
             raise
 
+    def write(self, records: Sequence[OutputRecord], *, first_offset: int | None = None) -> None:
+        """Writes all of them or none.
+
+        With `first_offset`, the first record must get that offset, and those of its partition the next
+        ones, or nothing is written and RetriableError is raised.
+        """
+        for each in records:
+            if not fits(each, LARGEST_RECORD_BYTES):
+                raise _too_large(each.topic)
+
+        def require_place(next_offsets: NextOffsets) -> Iterable[OutputRecord]:
+            if first_offset is not None:
+                self._require_place(records, next_offsets, first_offset)
+            return ()
+
+        self.transact(records, require_place)
+
     def close(self) -> None:
         """Aborts an open transaction; harmless when repeated."""
         brokers, is_open = self._brokers, self._is_open
@@ -213,6 +233,18 @@ class BatchProducer:
             raise RetriableError(f"{self.name} is closed; take it over first")
         return self._brokers
 
+    def _require_place(
+        self, records: Sequence[OutputRecord], next_offsets: NextOffsets, first_offset: int
+    ) -> None:
+        topic, partition = records[0].topic, records[0].partition
+        beside = sum(each.topic == topic and each.partition == partition for each in records)
+        first = next_offsets[topic, partition or 0] - beside
+        if first != first_offset:
+            raise RetriableError(
+                f"{self.name}: a record got offset {first} instead of {first_offset}; "
+                "somebody else writes to that topic"
+            )
+
     # --- batches ------------------------------------------------------------------------------
 
     def _take(self, batch: PlainBatch) -> None:
@@ -247,13 +279,14 @@ class BatchProducer:
         place = (batch.topic, batch.partition)
         sequence = self._sequences.get(place, 0)
         self._sequences[place] = (sequence + batch.count) % _SEQUENCES
+        codec = self._codec if len(batch.records) >= _WORTH_COMPRESSING_BYTES else Codec.NONE
         header = BatchHeader(
             base_offset=0,
             batch_length=0,
             leader_epoch=-1,
             magic=2,
             crc=0,
-            attributes=self._codec | TRANSACTIONAL_BIT,
+            attributes=codec | TRANSACTIONAL_BIT,
             last_offset_delta=batch.count - 1,
             base_timestamp=batch.base_timestamp_ms,
             max_timestamp=batch.max_timestamp_ms,
@@ -495,11 +528,7 @@ def _is_retriable(code: int, what: str) -> bool:
     if code in _FENCED:
         raise FencedError(f"{what}: another process has taken over, so this one must stop (error {code})")
     if code in _TOO_LARGE:
-        raise RecordTooLarge(
-            f"topic {what!r}: a batch is too large; raise the topic's max.message.bytes, or send "
-            "smaller records",
-            topic=what,
-        )
+        raise _too_large(what)
     if code in _LOST:
         raise _Lost(f"{what}: the transaction failed (error {code}); try again")
     if code in _WAIT:
@@ -509,3 +538,10 @@ def _is_retriable(code: int, what: str) -> bool:
     except RetriableError:
         return True
     return False
+
+
+def _too_large(topic: str) -> RecordTooLarge:
+    return RecordTooLarge(
+        f"topic {topic!r}: a batch is too large; raise the topic's max.message.bytes, or send smaller records",
+        topic=topic,
+    )
