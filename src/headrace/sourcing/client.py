@@ -1,20 +1,20 @@
 """Sends commands to entities, and waits for their answers; from threads and from coroutines."""
 
+import asyncio
+import secrets
 import threading
-import uuid
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from contextlib import suppress
 from typing import Any
 
-import orjson
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from headrace.client import LATEST, Connection, RawFetcher, consumer, producer
 from headrace.client.topics import SILENT_LOGGER
-from headrace.errors import HeadraceError, RequestError, RetriableError
+from headrace.errors import RequestError, RetriableError
 from headrace.sourcing.records import Answer, Command, Topics
+from headrace.sourcing.waiters import Place, Waiter, Waiters
 
 __all__ = ["CommandSender", "new_command_id"]
 
@@ -23,7 +23,7 @@ _POLL_S = 0.1
 
 def new_command_id() -> str:
     """An id for a command that is sent for the first time."""
-    return uuid.uuid4().hex
+    return secrets.token_hex(16)
 
 
 class CommandSender:
@@ -41,35 +41,31 @@ class CommandSender:
         self._reader: Consumer | None = None
         self._positions: list[TopicPartition] = []
         self._followed: set[str] = set()
-        self._pending: dict[tuple[str, str], list[Future[Answer]]] = {}
+        self._waiters = Waiters()
         self._stopping = threading.Event()
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
 
     def send(self, entity_type: str, command: Command) -> Future[Answer]:
         """Sends a command; the future has its answer, or the error of the log."""
-        topics = Topics.of(self._app, entity_type)
         future: Future[Answer] = Future()
-        place = (command.entity, command.id)
-        with self._lock:
-            if self._stopping.is_set():
-                raise RetriableError("the sender of commands is closed; open another")
-            self._follow(topics.answers)
-            self._pending.setdefault(place, []).append(future)
-            assert self._producer is not None
-            try:
-                self._producer.produce(
-                    topics.commands,
-                    command.value(),
-                    command.entity.encode(),
-                    headers=list(command.headers()),
-                    on_delivery=self._report(place),
-                )
-            except (KafkaException, BufferError) as error:
-                self._pending.pop(place, None)
-                raise RetriableError(f"{topics.commands}: {error}; try again") from error
-            self._producer.poll(0)
+        self._send(entity_type, command, future)
         return future
+
+    async def ask(self, entity_type: str, command: Command, timeout_s: float) -> Answer:
+        """Sends a command from a coroutine, and waits for its answer; `follow` its type before.
+
+        Raises RetriableError if there is no answer in time; what becomes of the command is then unknown.
+        """
+        waiter: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        try:
+            self._send(entity_type, command, waiter)
+            async with asyncio.timeout(timeout_s):
+                return await waiter
+        except TimeoutError:
+            raise _no_answer(command, timeout_s) from None
+        finally:
+            self._waiters.drop((command.entity, command.id), waiter)
 
     def follow(self, entity_type: str) -> None:
         """Begins to read the answers of a type, if it has not; sending its commands then does not block."""
@@ -81,13 +77,9 @@ class CommandSender:
         try:
             return future.result(timeout_s)
         except FutureTimeoutError:
-            self.forget(command)
-            raise no_answer(command, timeout_s) from None
-
-    def forget(self, command: Command) -> None:
-        """Nobody waits for the answer any more."""
-        with self._lock:
-            self._pending.pop((command.entity, command.id), None)
+            raise _no_answer(command, timeout_s) from None
+        finally:
+            self._waiters.drop((command.entity, command.id), future)
 
     def close(self) -> None:
         """Ends the thread; whoever still waits gets a RetriableError."""
@@ -95,16 +87,33 @@ class CommandSender:
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
         with self._lock:
-            pending, self._pending = self._pending, {}
             if self._producer is not None:
                 self._producer.flush(5)
                 self._producer = None
-        for futures in pending.values():
-            for each in futures:
-                with suppress(InvalidStateError):  # cancelled meanwhile
-                    each.set_exception(RetriableError("the sender of commands was closed; send it again"))
+        self._waiters.settle_all(RetriableError("the sender of commands was closed; send it again"))
 
     # --- inside -------------------------------------------------------------------------------
+
+    def _send(self, entity_type: str, command: Command, waiter: Waiter) -> None:
+        topics = Topics.of(self._app, entity_type)
+        place = (command.entity, command.id)
+        with self._lock:
+            if self._stopping.is_set():
+                raise RetriableError("the sender of commands is closed; open another")
+            self._follow(topics.answers)
+            assert self._producer is not None
+            self._waiters.add(place, waiter)
+            try:
+                self._producer.produce(
+                    topics.commands,
+                    command.value(),
+                    command.entity.encode(),
+                    headers=list(command.headers()),
+                    on_delivery=self._report(place),
+                )
+            except (KafkaException, BufferError) as error:
+                self._waiters.drop(place, waiter)
+                raise _refusal(topics.commands, error) from error
 
     def _follow(self, answers: str) -> None:
         """Reads this topic of answers from its present end on; under the lock."""
@@ -130,19 +139,14 @@ class CommandSender:
         self._thread = threading.Thread(target=self._run, name="headrace-answers", daemon=True)
         self._thread.start()
 
-    def _report(self, place: tuple[str, str]) -> Callable[[KafkaError | None, Any], None]:
+    def _report(self, place: Place) -> Callable[[KafkaError | None, Any], None]:
         def report(error: KafkaError | None, message: Any) -> None:
             if error is not None:
                 kind = RetriableError if error.retriable() else RequestError
-                self._fail(place, kind(f"{message.topic()}: {error.str()}; send it again"))
+                failure = kind(f"{message.topic()}: {error.str()}; send it again")
+                self._waiters.settle([(place, failure)])
 
         return report
-
-    def _fail(self, place: tuple[str, str], error: HeadraceError) -> None:
-        # From within `poll` of a thread that may hold the lock: dictionaries are safe by themselves.
-        for each in self._pending.pop(place, ()):
-            with suppress(InvalidStateError):  # cancelled meanwhile
-                each.set_exception(error)
 
     def _run(self) -> None:
         reader = consumer(
@@ -179,21 +183,25 @@ class CommandSender:
         positions = dict(assigned)
         first = reader.poll(_POLL_S)
         messages: list[Any] = [] if first is None else [first, *reader.consume(2_000, 0)]
+        answers = []
         for message in messages:
             if message.error() is None:
                 positions[message.topic(), message.partition()] = message.offset() + 1
-                self._settle(message.value())
+                if self._waiters.any_for((message.key() or b"").decode(errors="replace")):
+                    answer = Answer.from_value(message.value())
+                    answers.append(((answer.entity, answer.command), answer))
+        self._waiters.settle(answers)
         return positions
 
-    def _settle(self, value: bytes) -> None:
-        found = orjson.loads(value)
-        futures = self._pending.pop((found["entity"], found["command"]), ())
-        for each in futures:
-            with suppress(InvalidStateError):  # cancelled meanwhile
-                each.set_result(Answer.from_json(found))
+
+def _refusal(topic: str, error: KafkaException | BufferError) -> RequestError | RetriableError:
+    """Why the client library does not take a command; one that is too large will never be taken."""
+    if isinstance(error, KafkaException) and error.args[0].code() == KafkaError.MSG_SIZE_TOO_LARGE:
+        return RequestError(f"{topic}: {error.args[0].str()}; send a smaller command")
+    return RetriableError(f"{topic}: {error}; try again")
 
 
-def no_answer(command: Command, timeout_s: float) -> RetriableError:
+def _no_answer(command: Command, timeout_s: float) -> RetriableError:
     """Nobody knows what became of the command yet."""
     return RetriableError(
         f"no answer to {command.name} for {command.entity!r} within {timeout_s:.0f} s: is `headrace serve` "

@@ -10,7 +10,7 @@ from headrace.client import Connection
 from headrace.clock import SystemClock
 from headrace.errors import ConfigError, RequestError
 from headrace.nearest import no_such
-from headrace.sourcing.client import CommandSender, new_command_id, no_answer
+from headrace.sourcing.client import CommandSender, new_command_id
 from headrace.sourcing.entity_type import EntityType
 from headrace.sourcing.history import History, PastState
 from headrace.sourcing.reactions import Send
@@ -156,13 +156,7 @@ class Entity:
         sender = self._entities._sender_of(self._kind)
         if sender is None:
             sender = await asyncio.to_thread(self._entities._sending, self._kind)
-        future = sender.send(self._kind.name, made)
-        try:
-            async with asyncio.timeout(timeout_s):
-                return self._sealing.open_answer(await asyncio.wrap_future(future))
-        except TimeoutError:
-            sender.forget(made)
-            raise no_answer(made, timeout_s) from None
+        return self._sealing.open_answer(await sender.ask(self._kind.name, made, timeout_s))
 
     def command(self, command: Any, *, after: timedelta | float = 0.0) -> Send:
         """A command for a reaction to return: sent at once, or so long `after` the event (in seconds)."""

@@ -12,8 +12,8 @@ from tests.unit.sourcing.accounts import Account, Deposit, Move, Withdraw, accou
 
 from headrace.client import Connection
 from headrace.errors import RequestError, RetriableError
-from headrace.sourcing import History, list_entities
-from headrace.sourcing.topics import partition_of
+from headrace.sourcing import Command, CommandSender, History, list_entities
+from headrace.sourcing.topics import create_entity_topics, partition_of
 from headrace.testing.broker import BrokerProcess
 
 
@@ -249,3 +249,16 @@ def test_commands_go_on_when_the_broker_was_away(tmp_path):
             broker.start()
             assert entities.account("a-1").send_and_wait(Deposit(1), timeout_s=90).version == 2
         entities.close()
+
+
+def test_a_command_that_the_log_cannot_take_leaves_those_who_wait_for_the_same_id(bootstrap, app):
+    kinds, connection = {"account": account_type(partitions=2)}, Connection(bootstrap_servers=bootstrap)
+    create_entity_topics(connection, app, kinds.values())
+    sender = CommandSender(connection, app)
+    waiting = sender.send("account", Command(entity="a-1", name="Deposit", data={"amount": 1}, id="c-1"))
+    huge = Command(entity="a-1", name="Deposit", data={"amount": 1, "note": "x" * 2_000_000}, id="c-1")
+    with pytest.raises(RequestError, match="send a smaller command"):
+        sender.send("account", huge)
+    with serving(bootstrap, kinds, app):
+        assert waiting.result(60).accepted
+    sender.close()

@@ -1,10 +1,7 @@
 """Sends commands to the entities of an application, and waits for their answers; event loop only."""
 
-import asyncio
-
 from headrace.client import Connection
 from headrace.console.workers import Workers
-from headrace.errors import RetriableError
 from headrace.sourcing import Answer, Command, CommandSender
 
 __all__ = ["CommandWriter"]
@@ -23,16 +20,8 @@ class CommandWriter:
         sender = self._senders.get(app)
         if sender is None:
             sender = self._senders[app] = CommandSender(self._connection, app)
-        future = await self._workers.run(sender.send, entity_type, command)
-        try:
-            async with asyncio.timeout(timeout_s):
-                return await asyncio.wrap_future(future)
-        except TimeoutError:
-            sender.forget(command)
-            raise RetriableError(
-                f"no answer to {command.name} within {timeout_s:.0f} s; it may still be carried out: send it "
-                f"again with command_id={command.id} to learn what became of it"
-            ) from None
+        await self._workers.run(sender.follow, entity_type)
+        return await sender.ask(entity_type, command, timeout_s)
 
     def close(self) -> None:
         """Ends the threads of the senders."""
