@@ -25,7 +25,9 @@ from headrace.sourcing.topics import partition_of
 
 __all__ = ["PartitionOwner"]
 
-_MOST_COMMANDS: Final = 500  # in one transaction
+_MOST_COMMANDS: Final = 500  # in one transaction,
+_MOST_SNAPSHOTS: Final = 50  # and beside them: commands wait for both
+_MOST_SNAPSHOTS_IDLE: Final = 500
 _IDLE_S: Final = 2.0
 _AGAIN_S: Final = 0.5
 
@@ -65,6 +67,7 @@ class PartitionOwner:
         self._thread: threading.Thread | None = None
         self._state: EntityPartition | None = None
         self._written = False  # anything, since the last checkpoint
+        self._saves = True
         self.failure: BaseException | None = None
 
     @property
@@ -115,23 +118,25 @@ class PartitionOwner:
 
     def _run(self) -> None:
         try:
+            saving = False
             while not self._stopping.is_set():
-                waiting = self._wait_commands()
+                waiting = self._wait_commands(0.0 if saving else _IDLE_S)
                 if waiting:
                     self._carry_out(waiting)
                 elif self._written and not self._stopping.is_set():
                     self._save()
-            if self._written:
-                self._save()
+                saving = self._written and not waiting
+            while self._written and self._save():
+                pass
         except BaseException as error:  # a thread's outer edge: the server ends with it
             self.failure = error
 
-    def _wait_commands(self) -> list[Waiting]:
-        """All that wait, up to a limit; none if there are none for a while."""
+    def _wait_commands(self, patience_s: float) -> list[Waiting]:
+        """All that wait, up to a limit; none if there are none for so long."""
         records: list[Record] = []
         try:
             while len(records) < _MOST_COMMANDS:
-                more = self._queue.get(timeout=_IDLE_S) if not records else self._queue.get_nowait()
+                more = self._queue.get(timeout=patience_s) if not records else self._queue.get_nowait()
                 if more is None:
                     break
                 records += more
@@ -169,7 +174,10 @@ class PartitionOwner:
                 self._transact(self._state, waiting)
                 return
             except RecordTooLarge as error:
-                waiting = self._smaller(waiting, error)
+                if error.topic == self.topics.snapshots:
+                    self._without_snapshots(error)
+                else:
+                    waiting = self._smaller(waiting, error)
             except (RetriableError, FencedError) as error:
                 self._say(f"{self.name}: {error}")
                 self._stopping.wait(_AGAIN_S)
@@ -226,39 +234,49 @@ class PartitionOwner:
         ]
         if decided.events:
             state.next_event += 1  # the marker of the transaction
-        snapshots = self._checkpoint(state) if state.wants_checkpoint else []
-        producer.write([*records, *snapshots], first_offset=first_event if decided.events else None)
-        if snapshots:
-            state.checkpointed()
+        if state.wants_checkpoint:
+            records += self._snapshots(state, _MOST_SNAPSHOTS)
+        producer.write(records, first_offset=first_event if decided.events else None)
 
-    def _save(self) -> None:
-        """Writes snapshots and a checkpoint while nothing else is to be done."""
+    def _save(self) -> bool:
+        """Writes snapshots while nothing else is to be done; `_written` is False after the last of them.
+
+        False if the log did not take them.
+        """
         assert self._state is not None
         try:
-            snapshots = self._checkpoint(self._state)
-            if not snapshots:
-                self._written = False
-                return
-            self._producer.write(snapshots)
+            self._producer.write(self._snapshots(self._state, _MOST_SNAPSHOTS_IDLE))
+        except RecordTooLarge as error:
+            self._without_snapshots(error)
         except (RetriableError, FencedError) as error:
             self._say(f"{self.name}: {error}")
             if not self._stopping.is_set():
                 self.take_over()
-        else:
-            self._state.checkpointed()
-            self._written = False
+            return False
+        return True
 
-    def _checkpoint(self, state: EntityPartition) -> list[OutputRecord]:
-        """Snapshots and the checkpoint that they make; none if a state has no form in JSON.
+    def _snapshots(self, state: EntityPartition, most: int) -> list[OutputRecord]:
+        """Some of the snapshots of a checkpoint, or the last and the checkpoint; none if a state has no
+        form in JSON.
 
         Events are the truth, so the partition goes on without; the next owner reads more of them.
         """
         topic, partition = self.topics.snapshots, self.partition
         try:
-            snapshots = state.snapshots()
+            snapshots, checkpoint = state.snapshots(most) if self._saves else ([], None)
         except (ConfigError, TypeError, ValueError) as error:
-            state.events_since_checkpoint = 0  # and not again with every transaction
+            state.give_up_snapshots()
+            self._written = False
             self._say(f"{self.name}: no snapshots are written: {error}")
             return []
         records = [OutputRecord(topic, entity.encode(), value, (), partition) for entity, value in snapshots]
-        return [*records, OutputRecord(topic, CHECKPOINT_KEY, state.checkpoint().value(), (), partition)]
+        if checkpoint is not None:
+            records.append(OutputRecord(topic, CHECKPOINT_KEY, checkpoint.value(), (), partition))
+        self._written = self._saves and checkpoint is None
+        return records
+
+    def _without_snapshots(self, error: RecordTooLarge) -> None:
+        """A state that the log does not take is read from events for ever, and so are its neighbours."""
+        self._saves = False
+        self._say(f"{self.name}: no snapshots are written from now on: {error}")
+        self.take_over()

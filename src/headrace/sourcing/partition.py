@@ -83,6 +83,8 @@ class EntityPartition:
     sealing: Sealing = field(init=False)
     find_keys: InitVar[FindKeys] = no_keys
     _answers: OrderedDict[tuple[str, str], Answer] = field(default_factory=OrderedDict)
+    _checkpoint: Checkpoint | None = None  # the one whose snapshots are being written,
+    _unsaved: list[str] = field(default_factory=list)  # and the entities whose snapshots it still lacks
 
     def __post_init__(self, find_keys: FindKeys) -> None:
         self.sealing = Sealing(self.kind, find_keys)
@@ -281,29 +283,36 @@ class EntityPartition:
 
     @property
     def wants_checkpoint(self) -> bool:
-        """Whether so much has changed that snapshots should be written with the next transaction."""
-        return self.events_since_checkpoint >= self.kind.snapshot_every
+        """Whether so much has changed that snapshots should be written with the next transactions."""
+        return self._checkpoint is not None or self.events_since_checkpoint >= self.kind.snapshot_every
 
-    def snapshots(self) -> list[tuple[str, bytes]]:
-        """The snapshot of every entity that has changed since the last checkpoint."""
-        fits = self.kind.fingerprint()
-        return [
-            (name, snapshot_value(each.version, self._sealed_state(name, each.state), fits))
-            for name in sorted(self.changed)
-            if (each := self.entities[name]) is not None
-        ]
+    def snapshots(self, most: int) -> tuple[list[tuple[str, bytes]], Checkpoint | None]:
+        """Up to `most` of the snapshots of a checkpoint, to be written before the next are asked for; with
+        the last of them the checkpoint itself.
 
-    def _sealed_state(self, entity: str, state: Any) -> Any:
-        return self.sealing.seal_state(entity, self.kind.state_to_json(state))
+        It says what had happened when its first snapshots were made. States may be newer: events that
+        a snapshot has already change nothing, and what changed meanwhile is in the next checkpoint, too.
+        """
+        if self._checkpoint is None:
+            self._checkpoint = Checkpoint(self.next_event, self.next_command, self.kind.fingerprint())
+            self._unsaved, self.changed = sorted(self.changed, reverse=True), set()
+            self.events_since_checkpoint = 0
+        names = [self._unsaved.pop() for _ in range(min(most, len(self._unsaved)))]
+        fits = self._checkpoint.fits
+        made = [(name, self._snapshot(name, fits)) for name in names]
+        done = None if self._unsaved else self._checkpoint
+        if done is not None:
+            self._checkpoint = None
+        return made, done
 
-    def checkpoint(self) -> Checkpoint:
-        """What the snapshots go up to."""
-        return Checkpoint(self.next_event, self.next_command, self.kind.fingerprint())
+    def give_up_snapshots(self) -> None:
+        """A checkpoint that cannot be written is not tried again with every transaction."""
+        self._checkpoint, self._unsaved, self.events_since_checkpoint = None, [], 0
 
-    def checkpointed(self) -> None:
-        """The snapshots are on the log."""
-        self.changed.clear()
-        self.events_since_checkpoint = 0
+    def _snapshot(self, entity: str, fits: str) -> bytes:
+        found = self.entities[entity]
+        state = self.sealing.seal_state(entity, self.kind.state_to_json(found.state))
+        return snapshot_value(found.version, state, fits)
 
 
 def _writable(text: str) -> str:

@@ -66,7 +66,7 @@ def replayed(events):
 def test_snapshots_and_the_tail_give_the_state_from_the_beginning_at_every_version(sent, cut):
     owned = fresh()
     first = list(owned.decide(commands(sent)[:cut], 0).events)
-    snapshots = [(name, orjson.loads(value)) for name, value in owned.snapshots()]
+    snapshots = [(name, orjson.loads(value)) for name, value in owned.snapshots(10)[0]]
     rest = list(owned.decide(commands(sent)[cut:], 0).events)
     events = on_the_log([*first, *rest])
     for upto in range(len(first), len(events) + 1):
@@ -77,6 +77,27 @@ def test_snapshots_and_the_tail_give_the_state_from_the_beginning_at_every_versi
             from_snapshots.apply(event)
         assert from_snapshots.entities == replayed(events[:upto]).entities
     assert replayed(events).entities == owned.entities
+
+
+@given(SENT, st.lists(st.tuples(st.integers(1, 6), st.integers(0, 3)), max_size=12))
+def test_a_checkpoint_that_is_written_piece_by_piece_between_commands_restores_the_state_at_any_time(
+    sent, steps
+):
+    owned, waiting = fresh(), commands(sent)
+    events, on_log, checkpoint = [], {}, None
+    for taken, most in steps:
+        now, waiting = waiting[:taken], waiting[taken:]
+        events += on_the_log(owned.decide(now, 0).events)
+        snapshots, done = owned.snapshots(most)
+        on_log |= {name: orjson.loads(value) for name, value in snapshots}
+        checkpoint = done or checkpoint
+        again = fresh()
+        if checkpoint is not None:
+            for name, found in on_log.items():
+                again.load_snapshot(name, found["version"], found["state"])
+        for event in events[0 if checkpoint is None else checkpoint.events :]:
+            again.apply(event)
+        assert again.entities == owned.entities
 
 
 @given(SENT, st.lists(st.integers(0, 40), max_size=4))

@@ -218,8 +218,7 @@ def test_a_record_that_is_no_command_is_passed_over():
 def test_restored_from_snapshots_and_events_it_is_as_it_was():
     owned = partition()
     before = owned.decide([command("Deposit", 0, amount=5), command("Deposit", 1, amount=2, entity="b")], 0)
-    snapshots = dict(owned.snapshots())
-    owned.checkpointed()
+    snapshots = dict(owned.snapshots(10)[0])
     after = owned.decide([command("Withdraw", 2, amount=1)], 0)
     again = partition()
     for entity, value in snapshots.items():
@@ -247,10 +246,29 @@ def test_a_checkpoint_is_due_after_so_many_events():
     assert not owned.wants_checkpoint
     owned.decide([command("Deposit", 1, amount=1, entity="b")], 0)
     assert owned.wants_checkpoint
-    assert [entity for entity, _ in owned.snapshots()] == ["a-1", "b"]
-    assert (owned.checkpoint().events, owned.checkpoint().commands) == (103, 2)
-    owned.checkpointed()
-    assert owned.snapshots() == [] and not owned.wants_checkpoint
+    snapshots, checkpoint = owned.snapshots(10)
+    assert [entity for entity, _ in snapshots] == ["a-1", "b"]
+    assert (checkpoint.events, checkpoint.commands) == (103, 2)
+    assert not owned.wants_checkpoint
+    assert owned.snapshots(10)[0] == []
+
+
+def test_a_checkpoint_comes_in_pieces_and_says_what_there_was_when_it_began():
+    owned = partition(snapshot_every=3)
+    for at, entity in enumerate("abc"):
+        owned.decide([command("Deposit", at, amount=1, entity=entity)], 0)
+    first, checkpoint = owned.snapshots(2)
+    assert [entity for entity, _ in first] == ["a", "b"] and checkpoint is None
+    owned.decide([command("Deposit", at, amount=1, entity="a") for at in (3, 4)], 0)
+    assert owned.wants_checkpoint
+    last, checkpoint = owned.snapshots(2)
+    assert [entity for entity, _ in last] == ["c"]
+    assert (checkpoint.events, checkpoint.commands) == (103, 3)
+    assert not owned.wants_checkpoint and owned.changed == {"a"}
+    owned.decide([command("Deposit", 5, amount=1, entity="b")], 0)
+    assert owned.wants_checkpoint
+    owned.give_up_snapshots()
+    assert not owned.wants_checkpoint
 
 
 # --- records ----------------------------------------------------------------------------------------
