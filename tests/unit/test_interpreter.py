@@ -9,7 +9,8 @@ import gc, json, sys
 from headrace.interpreter import answer_promptly, freeze_start
 answer_promptly()
 freeze_start()
-print(json.dumps([sys.getswitchinterval(), gc.get_freeze_count(), gc.get_threshold()[0], len(gc.get_objects())]))
+found = [sys.getswitchinterval(), gc.get_freeze_count(), gc.get_threshold()[0], len(gc.get_objects())]
+print(json.dumps(found))
 """
 
 

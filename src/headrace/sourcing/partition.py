@@ -5,13 +5,13 @@ wait and returns everything to write in one transaction; the state here is then 
 transaction. If it fails, the owner reads the partition again from the log (`restore`).
 """
 
-import traceback
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from typing import Any
 
 from headrace.errors import RequestError, RetriableError
+from headrace.sourcing.defects import told
 from headrace.sourcing.entity_type import EntityType, Rejected
 from headrace.sourcing.records import (
     Answer,
@@ -209,11 +209,8 @@ class EntityPartition:
         return answer
 
     def _reason(self, command: Command, error: BaseException) -> str:
-        """What went wrong and where, for the server's own messages; without values if some are personal."""
-        last = traceback.extract_tb(error.__traceback__)[-1:]
-        where = "".join(f" ({each.filename}, line {each.lineno}, in {each.name})" for each in last)
-        text = "" if self.kind.is_personal else f": {error}"
-        return f"command {command.id} ({command.name}) failed: {type(error).__name__}{text}{where}"
+        reason = told(error, is_personal=self.kind.is_personal)
+        return f"command {command.id} ({command.name}) failed: {reason}"
 
     def _unreadable(self, record: Unreadable) -> Answer:
         first = self._answers.get((record.entity, record.id))
@@ -295,18 +292,21 @@ class EntityPartition:
         """
         if self._checkpoint is None:
             self._checkpoint = Checkpoint(self.next_event, self.next_command, self.kind.fingerprint())
-            self._unsaved, self.changed = sorted(self.changed, reverse=True), set()
+            self._unsaved, self.changed = sorted(self.changed), set()
             self.events_since_checkpoint = 0
-        names = [self._unsaved.pop() for _ in range(min(most, len(self._unsaved)))]
-        fits = self._checkpoint.fits
-        made = [(name, self._snapshot(name, fits)) for name in names]
+        names = self._unsaved[:most]
+        made = [(name, self._snapshot(name, self._checkpoint.fits)) for name in names]
+        del self._unsaved[:most]
         done = None if self._unsaved else self._checkpoint
         if done is not None:
             self._checkpoint = None
         return made, done
 
     def give_up_snapshots(self) -> None:
-        """A checkpoint that cannot be written is not tried again with every transaction."""
+        """A checkpoint that cannot be written is not tried again with every transaction; entities whose
+        snapshots it lacks are left to the next.
+        """
+        self.changed.update(self._unsaved)
         self._checkpoint, self._unsaved, self.events_since_checkpoint = None, [], 0
 
     def _snapshot(self, entity: str, fits: str) -> bytes:

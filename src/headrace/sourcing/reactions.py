@@ -7,10 +7,12 @@ event that it follows from, so it stays the same however often it is computed.
 """
 
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -21,6 +23,7 @@ from headrace.client.topics import SILENT_LOGGER
 from headrace.client.write import OutputRecord, TransactionalProducer
 from headrace.errors import ConfigError, HeadraceError, RequestError
 from headrace.records import Record, format_source
+from headrace.sourcing.defects import told
 from headrace.sourcing.entity_type import EntityType
 from headrace.sourcing.records import Command, Event, Topics, read_event_record
 from headrace.sourcing.sealing import FindKeys, Sealing, no_keys
@@ -38,9 +41,11 @@ __all__ = [
 ]
 
 _POLL_S = 0.2
-_AGAIN_S = 0.5
+_AGAIN_S, _LONGEST_PAUSE_S = 0.5, 30.0
 _MOST_EVENTS = 500
 _TRANSACTION_TIMEOUT_MS = 10_000
+
+Place = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +159,11 @@ def start_reactions(connection: Connection, app: str, reactions: Iterable[Reacti
 
 
 class ReactionWorker:
-    """A member of a reaction's group; `run` returns when `stopping` is set."""
+    """A member of a reaction's group; `run` returns when `stopping` is set.
+
+    An event that the function fails on is tried again, ever more rarely, and never skipped: the
+    events behind it in its partition wait, those of other partitions do not.
+    """
 
     def __init__(
         self,
@@ -179,21 +188,18 @@ class ReactionWorker:
             f"{reaction_group(app, reaction.name)}-{uuid.uuid4().hex}",
             properties={"transaction_timeout_ms": _TRANSACTION_TIMEOUT_MS},
         )
+        self._stuck: dict[Place, _Stuck] = {}
+        self._held: set[Place] = set()
 
     def run(self) -> None:
-        """Reacts; after a failure it joins again and continues where the log says it was."""
+        """Reacts; after a failure of the log it joins again and continues where the log says it was."""
         while not self._stopping.is_set():
             try:
                 self._react()
             except HeadraceError as error:
-                self._failed(str(error))
-            except Exception as error:  # a defect of the reaction: its event is tried again, never skipped
-                self._failed(f"{type(error).__name__}: {error}")
+                self._say(f"reaction {self._reaction.name}: {error}; trying again")
+                self._stopping.wait(_AGAIN_S)
         self._producer.close()
-
-    def _failed(self, reason: str) -> None:
-        self._say(f"reaction {self._reaction.name}: {reason}; trying again")
-        self._stopping.wait(_AGAIN_S)
 
     def _react(self) -> None:
         self._producer.take_over()
@@ -206,38 +212,103 @@ class ReactionWorker:
             fetch_error_backoff_ms=50,
             logger=SILENT_LOGGER,
         )
+        self._held.clear()
         try:
-            member.subscribe(list(self._kinds))
+            member.subscribe(list(self._kinds), on_revoke=lambda *_: self._held.clear())
             while not self._stopping.is_set():
                 first: Any = member.poll(_POLL_S)
                 if first is not None:
                     self._handle(member, [first, *member.consume(_MOST_EVENTS, 0)])
+                self._release(member)
         finally:
             member.close()
 
     def _handle(self, member: Consumer, messages: Sequence[Any]) -> None:
         records: list[OutputRecord] = []
-        following: dict[tuple[str, int], int] = {}
+        following: dict[Place, int] = {}
+        failed: dict[Place, int] = {}
         for each in messages:
-            if each.error() is not None:
+            place = (each.topic(), each.partition())
+            if each.error() is not None or place in failed:
                 continue
-            topic, partition = each.topic(), each.partition()
-            event = read_event_record(partition, _record(each))
-            sent = commands_of(self._reaction, self._kinds[topic], topic, event, self._find_keys)
-            records += output_records(self._app, event, sent)
-            following[topic, partition] = each.offset() + 1
+            try:
+                records += self._records_after(each)
+            except Exception as error:  # a defect of the reaction: its event is tried again, never skipped
+                failed[place] = each.offset()
+                self._note_failure(each, error)
+            else:
+                following[place] = each.offset() + 1
         offsets = [TopicPartition(*place, at) for place, at in following.items()]
         if records:
             self._producer.write(records, offsets=(member, offsets))
         elif offsets:
             self._commit(member, offsets)
+        self._note_progress(following)
+        self._hold(member, failed)
+
+    def _records_after(self, message: Any) -> list[OutputRecord]:
+        topic, partition = message.topic(), message.partition()
+        event = read_event_record(partition, _record(message))
+        sent = commands_of(self._reaction, self._kinds[topic], topic, event, self._find_keys)
+        return output_records(self._app, event, sent)
+
+    # --- events that the reaction fails on ----------------------------------------------------
+
+    def _note_failure(self, message: Any, error: Exception) -> None:
+        topic, partition, offset = message.topic(), message.partition(), message.offset()
+        last = self._stuck.get((topic, partition))
+        pause_s = min(2 * last.pause_s, _LONGEST_PAUSE_S) if last and last.offset == offset else _AGAIN_S
+        self._stuck[topic, partition] = _Stuck(offset, pause_s, time.monotonic() + pause_s)
+        where = format_source(topic, partition, offset)
+        reason = told(error, is_personal=self._kinds[topic].is_personal)
+        self._say(
+            f"reaction {self._reaction.name} failed on the event at {where}: {reason}; it is tried again in "
+            f"{pause_s:g} s, and the events behind it wait: mend the function and start again"
+        )
+
+    def _note_progress(self, following: Mapping[Place, int]) -> None:
+        for place, at in following.items():
+            if place in self._stuck and at > self._stuck[place].offset:
+                offset = self._stuck.pop(place).offset
+                where = format_source(*place, offset)
+                self._say(f"reaction {self._reaction.name} has got past the event at {where}")
+
+    def _hold(self, member: Consumer, failed: Mapping[Place, int]) -> None:
+        """Partitions with an event that failed wait for its next try, from it on; the others go on."""
+        for place, offset in failed.items():
+            self._explained(partial(_wait_at, member, TopicPartition(*place, offset)))
+            self._held.add(place)
+
+    def _release(self, member: Consumer) -> None:
+        now = time.monotonic()
+        due = [place for place in self._held if self._stuck[place].again_at <= now]
+        if due:
+            self._explained(lambda: member.resume([TopicPartition(*place) for place in due]))
+            self._held.difference_update(due)
 
     def _commit(self, member: Consumer, offsets: list[TopicPartition]) -> None:
+        self._explained(lambda: member.commit(offsets=offsets, asynchronous=False))
+
+    def _explained(self, act: Callable[[], Any]) -> None:
         try:
-            member.commit(offsets=offsets, asynchronous=False)
+            act()
         except KafkaException as error:
-            doing = f"committing offsets of {reaction_group(self._app, self._reaction.name)}"
+            doing = f"the group {reaction_group(self._app, self._reaction.name)}"
             raise from_kafka(error.args[0], doing, self._connection.bootstrap_servers) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Stuck:
+    """An event that the reaction failed on, and when it is tried again."""
+
+    offset: int
+    pause_s: float
+    again_at: float
+
+
+def _wait_at(member: Consumer, place: TopicPartition) -> None:
+    member.pause([place])
+    member.seek(place)
 
 
 def _record(message: Any) -> Record:

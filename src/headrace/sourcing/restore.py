@@ -87,9 +87,18 @@ def _read_snapshots(
 
 
 def _load_answers(fetcher: RawFetcher, into: EntityPartition) -> None:
-    topic, partition = into.topics.answers, into.partition
+    """The last answers, the oldest of them first.
+
+    Not every offset is an answer: some are the ends of transactions, others were aborted. So it looks
+    further and further back until there are enough.
+    """
+    topic, partition, most = into.topics.answers, into.partition, into.kind.remember
     first = fetcher.offsets(topic, EARLIEST)[partition]
-    end = wait_committed_ends(fetcher, topic)[partition]
-    for record in read_records(fetcher, topic, partition, max(first, end - into.kind.remember), end):
-        if record.value is not None:
-            into.remember(Answer.from_value(record.value))
+    start = wait_committed_ends(fetcher, topic)[partition]
+    found: list[bytes] = []
+    while start > first and len(found) < most:
+        end, start = start, max(first, start - 2 * (most - len(found)) - 1)
+        records = read_records(fetcher, topic, partition, start, end)
+        found = [each.value for each in records if each.value is not None] + found
+    for value in found[-most:] if most else ():
+        into.remember(Answer.from_value(value))

@@ -13,6 +13,7 @@ from tests.unit.sourcing.accounts import Account, Deposit, Move, Withdraw, accou
 from headrace.client import Connection
 from headrace.errors import RequestError, RetriableError
 from headrace.sourcing import Command, CommandSender, History, list_entities
+from headrace.sourcing.restore import restore
 from headrace.sourcing.topics import create_entity_topics, partition_of
 from headrace.testing.broker import BrokerProcess
 
@@ -262,3 +263,15 @@ def test_a_command_that_the_log_cannot_take_leaves_those_who_wait_for_the_same_i
     with serving(bootstrap, kinds, app):
         assert waiting.result(60).accepted
     sender.close()
+
+
+def test_the_next_owner_knows_as_many_answers_as_the_type_remembers(bootstrap, app):
+    kinds = {"account": account_type(partitions=1, remember=20)}
+    entities = entities_at(bootstrap, kinds, app)
+    with serving(bootstrap, kinds, app):
+        for number in range(30):  # one after the other: each is a transaction, and has a marker, of its own
+            entities.account("a-1").send_and_wait(Deposit(1), command_id=f"c-{number}")
+    restored = restore(Connection(bootstrap_servers=bootstrap), app, kinds["account"], 0)
+    assert [each for _, each in restored._answers] == [f"c-{number}" for number in range(10, 30)]
+    assert restored.next_command == 30
+    entities.close()

@@ -265,10 +265,17 @@ def test_a_checkpoint_comes_in_pieces_and_says_what_there_was_when_it_began():
     assert [entity for entity, _ in last] == ["c"]
     assert (checkpoint.events, checkpoint.commands) == (103, 3)
     assert not owned.wants_checkpoint and owned.changed == {"a"}
-    owned.decide([command("Deposit", 5, amount=1, entity="b")], 0)
-    assert owned.wants_checkpoint
+
+
+def test_a_checkpoint_that_is_given_up_leaves_its_entities_to_the_next():
+    owned = partition(snapshot_every=2)
+    for at, (entity, amount) in enumerate((("a", 1), ("b", 2**63), ("b", 2**63), ("c", 1))):
+        owned.decide([command("Deposit", at, amount=amount, entity=entity)], 0)
+    assert [entity for entity, _ in owned.snapshots(1)[0]] == ["a"]
+    with pytest.raises(TypeError):
+        owned.snapshots(2)
     owned.give_up_snapshots()
-    assert not owned.wants_checkpoint
+    assert not owned.wants_checkpoint and owned.changed == {"b", "c"}
 
 
 # --- records ----------------------------------------------------------------------------------------

@@ -542,6 +542,7 @@ def _is_retriable(code: int, what: str) -> bool:
 
 def _too_large(topic: str) -> RecordTooLarge:
     return RecordTooLarge(
-        f"topic {topic!r}: a batch is too large; raise the topic's max.message.bytes, or send smaller records",
+        f"topic {topic!r}: a batch is too large; raise the topic's max.message.bytes, or send "
+        "smaller records",
         topic=topic,
     )
