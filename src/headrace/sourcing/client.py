@@ -130,7 +130,7 @@ class CommandSender:
     def _open(self) -> None:
         self._producer = producer(
             self._connection,
-            enable_idempotence=True,
+            enable_idempotence=False,  # whoever carries commands out knows one that comes twice by its id
             partitioner="murmur2_random",
             linger_ms=0,
             delivery_report_only_error=True,
