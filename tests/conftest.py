@@ -24,6 +24,7 @@ settings.load_profile("headrace")
 # Groups of tests, each run by one worker, in the order in which they are begun: the longest
 # first, so that no worker is left alone with it at the end. Each worker is given two.
 GROUPS = (
+    "machines",
     "spark",
     "stores",
     "crash",

@@ -1,4 +1,4 @@
-"""Clients on three brokers of a real Kafka, with one of them away: nothing is missed, nearby replicas serve."""
+"""Clients on three brokers of a real Kafka, one of them away: nobody is missed, nearby replicas serve."""
 
 import os
 import uuid

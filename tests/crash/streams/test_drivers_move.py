@@ -1,18 +1,14 @@
 """Drivers that are killed, and one that only seemed dead, with nothing shared but a log and an S3."""
 
 import json
-import os
 import random
 import re
 import signal
-import subprocess
-import sys
 import time
 import uuid
-from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer
+from tests.crash.cluster.drivers import Driver, committed, verify
 
 from headrace.client import producer
 from headrace.client.topics import TopicSettings, ensure_topics
@@ -20,7 +16,6 @@ from headrace.testing.s3 import s3_server
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.slow]
 
-TIMEOUT_S = 200
 BASE_MS = (int(time.time()) // 60 - 60) * 60_000
 APP = """
 from headrace import App, agg, tumbling
@@ -35,42 +30,6 @@ once = events.dedup("place", "amount", within="5 seconds")
 app.topic("{topic}-totals")(lambda: once.group_by("place").agg(n=agg.count()))
 app.topic("{topic}-copies", key="place")(lambda: events)
 """
-
-
-class Driver:
-    """`headrace run` on a machine of its own, as far as files go."""
-
-    def __init__(self, folder, file, url, log, *options):
-        folder.mkdir()
-        self.messages = folder / "messages"
-        command = [str(Path(sys.executable).with_name("headrace")), "run", str(file), "--data", url]
-        command += ["--bootstrap", log.bootstrap_servers, "--no-http", "--json", *options]
-        with self.messages.open("wb") as out:
-            self.process = subprocess.Popen(
-                command, cwd=folder, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
-            )
-
-    def batches(self):
-        lines = self.messages.read_text().splitlines()
-        return [found for each in lines if each.startswith("{") and "batch_id" in (found := json.loads(each))]
-
-    def wait_for_records(self, count):
-        """Until the batches of this driver have read so many records of the stream."""
-        await_(lambda: sum(each["records"] for each in self.batches()) >= count, self)
-
-    def signal(self, number):
-        os.killpg(self.process.pid, number)
-
-    def wait(self):
-        return self.process.wait(TIMEOUT_S)
-
-
-def await_(condition, driver):
-    deadline = time.monotonic() + TIMEOUT_S
-    while not condition():
-        assert driver.process.poll() is None, driver.messages.read_text()
-        assert time.monotonic() < deadline, driver.messages.read_text()
-        time.sleep(0.2)
 
 
 def send(log, topic, chance, first, count, last=None):
@@ -99,7 +58,7 @@ def test_killed_and_seemingly_dead_drivers_are_followed_by_others_and_every_reco
         url = f"{bucket}/{topic}"
 
         def start(name, *options):
-            started.append(Driver(tmp_path / name, file, url, our_log, *options))
+            started.append(Driver(tmp_path / name, file, our_log.bootstrap_servers, "--data", url, *options))
             return started[-1]
 
         try:
@@ -120,44 +79,21 @@ def test_killed_and_seemingly_dead_drivers_are_followed_by_others_and_every_reco
             frozen.signal(signal.SIGCONT)
             send(our_log, topic, chance, 400, 2000, last=1000)
             assert frozen.wait() != 0
-            assert re.search(r"was started in s3://.*so this run stops", frozen.messages.read_text())
+            assert re.search(r"was started in s3://.*so this run stops", frozen.said)
             assert owner.process.poll() is None
             owner.signal(signal.SIGINT)
-            assert owner.wait() == 0, owner.messages.read_text()
-            assert start("last", "--until-caught-up").wait() == 0, started[-1].messages.read_text()
-            verify = [str(Path(sys.executable).with_name("headrace")), "verify", str(file), "--data", url]
-            verify += ["--bootstrap", our_log.bootstrap_servers]
-            found = subprocess.run(verify, cwd=tmp_path, capture_output=True, text=True, timeout=TIMEOUT_S)
-            assert found.returncode == 0, found.stdout + found.stderr
-            assert "equal" in found.stdout
+            assert owner.wait() == 0, owner.said
+            assert start("last", "--until-caught-up").wait() == 0, started[-1].said
+            found = verify(file, our_log.bootstrap_servers, url, tmp_path)
+            assert "equal" in found
         finally:
             for each in started:
-                if each.process.poll() is None:
-                    each.signal(signal.SIGKILL)
-                    each.wait()
+                each.kill()
     sent, copied = values_of(our_log, topic), values_of(our_log, f"{topic}-copies")
     assert (len(sent), copied) == (10_002, sent)
 
 
 def values_of(log, topic):
     """What the committed records of a topic say, in order of value."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": log.bootstrap_servers,
-            "group.id": uuid.uuid4().hex,
-            "auto.offset.reset": "earliest",
-            "enable.partition.eof": True,
-        }
-    )
-    consumer.subscribe([topic])
-    found, ended = [], set()
-    while not ended or len(ended) < len(consumer.assignment()):
-        message = consumer.poll(TIMEOUT_S)
-        assert message is not None
-        if message.error() is None:
-            value = json.loads(message.value())
-            found.append((value["at"], value["place"], value["amount"]))
-        else:
-            ended.add(message.partition())
-    consumer.close()
-    return sorted(found)
+    values = (json.loads(each.value()) for each in committed(log.bootstrap_servers, topic))
+    return sorted((each["at"], each["place"], each["amount"]) for each in values)

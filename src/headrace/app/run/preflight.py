@@ -6,16 +6,19 @@ the rest is found out by a small job on the executors.
 """
 
 import importlib.metadata
+import os
 import re
 import secrets
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from headrace.app.options import RunOptions
@@ -44,12 +47,15 @@ __all__ = [
     "refuse_unsupported",
 ]
 
-_TASKS_PER_CORE = 4  # so that every executor gets one
+_TASKS_PER_CORE = 4  # so that every executor with a free core gets one
 _PATIENCE_S = 30.0
+_SETTLED_S = 1.0  # within which executors that start together have registered
+_OWN_FOLDERS = "SPARK_LOCAL_DIRS"  # as Spark tells its Python workers: no two executors have the same
+_BUSY = "{missing} of {known} executors of {master} are busy, and were not checked before the first batch"
 _BROKER_TIMEOUT_MS = 5_000
 _NOBODY = (
     "no executor of {master} has answered yet: it needs a worker with free cores and enough memory "
-    "(spark.executor.memory, spark.cores.max)"
+    "(spark.executor.memory, spark.cores.max), and must reach this driver at {host} (spark.driver.host)"
 )
 _HOST = re.compile(r"\(TID \d+\) \(([^\s()]+) executor")
 _OTHER_PYTHON = re.compile(r"different version: (\S+) than that in driver: (\d[\d.]*\d)")
@@ -150,15 +156,40 @@ def _check_at(
 def _reports(
     spark: SparkSession, check: Callable[[], ExecutorReport], say: Callable[[str], None]
 ) -> list[ExecutorReport]:
-    """What every executor says; raises ConfigError if they cannot even be asked."""
+    """What every executor says; raises ConfigError if they cannot even be asked.
+
+    Executors of a new context register one after the other, and one that is busy gets no task: they are
+    asked again until all have answered and no more come. Who never answers is told, and not waited for.
+    """
     context = spark.sparkContext
+    found: list[ExecutorReport] = []
+    answered: set[str] = set()
+    deadline = time.monotonic() + _PATIENCE_S
+    while True:
+        before = len(answered)
+        for executor, report in _asked(context, check, say):
+            answered.add(executor)
+            found.append(report)
+        known = _executor_count(context)
+        if any(each.problem for each in found) or (len(answered) == before and before >= known):
+            return found
+        if time.monotonic() > deadline:
+            say(_BUSY.format(missing=known - len(answered), known=known, master=context.master))
+            return found
+        time.sleep(_SETTLED_S)  # for those that are about to register
+
+
+def _asked(
+    context: SparkContext, check: Callable[[], ExecutorReport], say: Callable[[str], None]
+) -> list[tuple[str, ExecutorReport]]:
+    """What executors with a free core say now, each with what tells it from the others."""
     tasks = _TASKS_PER_CORE * context.defaultParallelism
-    waiting = threading.Timer(_PATIENCE_S, say, [_NOBODY.format(master=context.master)])
+    waiting = threading.Timer(_PATIENCE_S, say, [_NOBODY.format(master=context.master, host=_host(context))])
     waiting.daemon = True
     waiting.start()
     try:
         job = context.parallelize(range(tasks), tasks)
-        found = job.mapPartitions(lambda _: [tuple(check())]).collect()
+        found = job.mapPartitions(lambda _: [(os.environ.get(_OWN_FOLDERS, ""), tuple(check()))]).collect()
     except Exception as error:  # Spark wraps whatever failed in a worker, or kept it from starting
         python = str(context.pythonExec)
         raise ConfigError(
@@ -166,7 +197,16 @@ def _reports(
         ) from error
     finally:
         waiting.cancel()
-    return [ExecutorReport(*each) for each in found]
+    return [(executor, ExecutorReport(*each)) for executor, each in found]
+
+
+def _host(context: SparkContext) -> str:
+    return str(context.getConf().get("spark.driver.host"))
+
+
+def _executor_count(context: SparkContext) -> int:
+    """How many executors have registered; Spark counts the driver as well."""
+    return int(context._jsc.sc().getExecutorMemoryStatus().size()) - 1
 
 
 def _refuse(spark: SparkSession, wrong: Sequence[str]) -> None:

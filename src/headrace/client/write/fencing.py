@@ -99,7 +99,7 @@ def _metadata(brokers: Brokers, channel: Channel) -> Fields:
 
 
 def _seen(answer: Fields) -> _Coordinators:
-    """What one broker says; it names no partitions before the first transaction, or to whom they are hidden."""
+    """What one broker says; it names no partitions before the first transaction, or if they are hidden."""
     partitions = (each for topic in answer.topics for each in topic.partitions)
     return _Coordinators(
         nodes=frozenset(each.node_id for each in answer.brokers),
