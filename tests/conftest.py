@@ -139,6 +139,20 @@ def postgres_process():
 
 
 @pytest.fixture(scope="session")
+def mariadb():
+    """A real MariaDB, for tests that make databases in it; skips where it cannot be had."""
+    from headrace.testing.kafka import PeerUnavailable
+    from headrace.testing.mysql_process import MysqlProcess
+
+    try:
+        server = MysqlProcess("mariadb")
+    except PeerUnavailable as reason:
+        pytest.skip(str(reason))
+    with server:
+        yield server
+
+
+@pytest.fixture(scope="session")
 def redis():
     """A real Redis or Valkey; skips where it cannot be had."""
     from headrace.testing.kafka import PeerUnavailable

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from headrace.capture.mysql import MysqlAddress, MysqlConnection
 from headrace.capture.postgres import PostgresAddress, PostgresConnection
 from headrace.derived import Follow, TargetSpec, delta, open_target, redis, search, table
 from headrace.derived.target import Target
+from headrace.testing.mysql_process import PASSWORD as MYSQL_PASSWORD
 from headrace.testing.postgres_process import PASSWORD
 
 _numbers = itertools.count(1)
@@ -42,6 +44,13 @@ def _delta(request: pytest.FixtureRequest, folder: Path) -> TargetSpec:
     return delta(str(folder / "lake" / "the customers"), every_s=0)
 
 
+def _mariadb(request: pytest.FixtureRequest, folder: Path) -> TargetSpec:
+    server, name = request.getfixturevalue("mariadb"), f"derived_{next(_numbers)}"
+    with MysqlConnection(MysqlAddress.parse(server.url("mysql")), MYSQL_PASSWORD) as admin:
+        admin.query(f"CREATE DATABASE {name}")
+    return table(server.url(name), "the `customers`")
+
+
 TARGETS: dict[str, Make] = {
     "sqlite table": _sqlite_table,
     "sqlite search": _sqlite_search,
@@ -49,6 +58,7 @@ TARGETS: dict[str, Make] = {
     "redis": _redis,
     "redis hashes": _redis_hashes,
     "delta": _delta,
+    "mariadb": _mariadb,
 }
 
 

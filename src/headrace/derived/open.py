@@ -27,6 +27,10 @@ def open_target(follow: Follow) -> Target:
         from headrace.derived.targets.redis import RedisTarget
 
         return RedisTarget(into.url, follow.name, **into.options)
+    if into.kind == "mysql":
+        from headrace.derived.targets.mysql import MysqlTableTarget
+
+        return MysqlTableTarget(into.url, follow.name, **into.options)
     if into.kind == "delta":
         from headrace.derived.targets.delta import DeltaTarget
 

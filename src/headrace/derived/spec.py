@@ -13,6 +13,13 @@ __all__ = ["Follow", "Format", "TargetSpec", "delta", "parse_follow", "redis", "
 
 # upserts: a value is a row, or null; debezium: a change in its envelope; changelog: a view's topic
 Format = Literal["upserts", "debezium", "changelog"]
+_TABLES = {
+    "sqlite": "sqlite",
+    "postgresql": "postgres",
+    "postgres": "postgres",
+    "mysql": "mysql",
+    "mariadb": "mysql",
+}
 _FORMATS = ("upserts", "debezium", "changelog")
 
 
@@ -70,15 +77,17 @@ def parse_follow(said: Mapping[str, Any]) -> Follow:
 def table(url: str, name: str) -> TargetSpec:
     """A table of a database: `sqlite:///FILE` or `postgresql://USER@HOST/DATABASE?password=env:NAME`.
 
-    It is created if it is missing, and gets a column for each field that rows have. `name` may be
-    `SCHEMA.TABLE` in PostgreSQL.
+    `mysql://` and `mariadb://` are written as `postgresql://` is. The table is created if it is missing,
+    and gets a column for each field that rows have. `name` may be `SCHEMA.TABLE` in PostgreSQL.
     """
     scheme = urlsplit(url).scheme
-    if scheme not in ("sqlite", "postgresql", "postgres"):
-        raise ConfigError(f"a table is in sqlite:// or postgresql://, not in {scheme}://")
+    kind = _TABLES.get(scheme)
+    if kind is None:
+        raise ConfigError(
+            f"a table is in one of {', '.join(f'{each}://' for each in _TABLES)}, not in {scheme}://"
+        )
     if not name:
         raise ConfigError("a table has a name: table(url, name)")
-    kind = "sqlite" if scheme == "sqlite" else "postgres"
     return TargetSpec(kind=kind, url=_absolute(url), options={"table": name})
 
 

@@ -5,11 +5,14 @@ import uuid
 import pytest
 from tests.integration.derived.conftest import create_topic, following, has_all, send, wait_until
 
+from headrace.capture.mysql import MysqlAddress, MysqlConnection
 from headrace.capture.postgres import PostgresAddress, PostgresConnection
 from headrace.client import Connection
 from headrace.derived import Follow, open_target, redis, table, verify_follow
 from headrace.testing.broker import BrokerProcess
 from headrace.testing.kafka import PeerUnavailable
+from headrace.testing.mysql_process import PASSWORD as MYSQL_PASSWORD
+from headrace.testing.mysql_process import MysqlProcess
 from headrace.testing.postgres_process import PASSWORD, PostgresProcess
 from headrace.testing.redis import RedisProcess
 
@@ -118,6 +121,49 @@ def test_a_table_that_somebody_made_keeps_its_types(bootstrap, postgres_process)
             wait_until(lambda: has_all(run))
         assert database.query(f"SELECT id, price, on_day FROM {name}") == [("1", "12.50", "2026-02-03")]
     assert is_equal(bootstrap, follow, 1)
+
+
+def test_a_mariadb_that_is_stopped_hard_is_waited_for(bootstrap):
+    try:
+        server = MysqlProcess()
+    except PeerUnavailable as reason:
+        pytest.skip(str(reason))
+    with server:
+        with MysqlConnection(MysqlAddress.parse(server.url("mysql")), MYSQL_PASSWORD) as admin:
+            admin.query("CREATE DATABASE derived")
+        follow = followed(bootstrap, table(server.url("derived"), "customers"))
+        with following(bootstrap, follow) as run:
+            wait_until(lambda: has_all(run))
+            server.stop(hard=True)
+            send(bootstrap, follow.topic, [(b'{"id":1}', None), (b'{"id":900}', {"id": 900, "new": [1]})])
+            wait_until(lambda: run.status.state == "reconnecting")
+            server.start()
+            wait_until(lambda: has_all(run) and is_equal(bootstrap, follow, 200))
+            assert run.status.reconnects >= 1 and MYSQL_PASSWORD not in str(run.status.to_json())
+
+
+def test_a_mariadb_table_that_somebody_made_keeps_its_types_and_what_it_refuses_is_dead(bootstrap, mariadb):
+    name = f"made_{uuid.uuid4().hex[:8]}"
+    with MysqlConnection(MysqlAddress.parse(mariadb.url("mysql")), MYSQL_PASSWORD) as database:
+        database.query(f"CREATE DATABASE {name}")
+        database.query(f"USE {name}")
+        database.query(
+            "CREATE TABLE made (_key varbinary(50) PRIMARY KEY, id int, price decimal(8,2), day date)"
+        )
+        row = {"id": 1, "price": "12.50", "day": "2026-02-03"}
+        bad = [(b"2", {"id": 2, "day": "never"}), (b"3", {"_key": 1}), (b"4", {"name": "x" * (20 << 20)})]
+        follow = followed(bootstrap, table(mariadb.url(name), "made"), [(b"1", row), *bad[:2]])
+        with following(bootstrap, follow) as run:
+            wait_until(lambda: has_all(run))
+            assert run.status.dead == 2
+        found = database.query("SELECT id, price, day FROM made")
+        assert found == [("1", "12.50", "2026-02-03")]
+        target, refused = open_target(follow), []
+        target.apply(dict(bad[2:]), (), target.state(), lambda key, why: refused.append((key, why)))
+        target.close()
+        assert refused[0][0] == b"4" and "max_allowed_packet" in refused[0][1]
+    found = verify_follow(follow, Connection(bootstrap_servers=bootstrap)).differences
+    assert {each.identity: each.kind for each in found} == {b"2": "missing", b"3": "missing"}
 
 
 def test_a_broker_that_is_killed_is_waited_for(tmp_path):

@@ -9,6 +9,17 @@ its columns, and `stream`, `group` and `source` put everything together.
 """
 
 from headrace.capture.mysql.address import MysqlAddress, SslMode
+from headrace.capture.mysql.connection import Connection as MysqlConnection
+from headrace.capture.mysql.connection import ServerError as MysqlServerError
 from headrace.capture.mysql.source import MysqlSource
+from headrace.capture.mysql.sql import identifier, literal
 
-__all__ = ["MysqlAddress", "MysqlSource", "SslMode"]
+__all__ = [
+    "MysqlAddress",
+    "MysqlConnection",
+    "MysqlServerError",
+    "MysqlSource",
+    "SslMode",
+    "identifier",
+    "literal",
+]

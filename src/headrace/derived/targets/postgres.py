@@ -19,13 +19,13 @@ from headrace.derived.changes import Row
 from headrace.derived.pace import EAGER
 from headrace.derived.state import FollowState, parse_state
 from headrace.derived.target import Refuse, StateLost
+from headrace.derived.targets.statements import by_fields, parts
 from headrace.errors import ConfigError, FencedError, RetriableError
 
 __all__ = ["PostgresTableTarget", "column_type", "widened"]
 
 KEY = "_key"
 _STATES = "_headrace_followers"
-_STATEMENT_BYTES = 1 << 20
 _NUMBERS = ("bigint", "double precision", "numeric")
 _COMMENT = "made by headrace"
 _LOCK_TIMEOUT = "55P03"
@@ -88,9 +88,9 @@ class PostgresTableTarget:
     ) -> None:
         with self._transaction():
             self._require_owner(state)
-            for part in _parts([_bytea(key) for key in deletes]):
+            for part in parts([_bytea(key) for key in deletes]):
                 self._query(f"DELETE FROM {self._table} WHERE {KEY} IN ({', '.join(part)})")  # noqa: S608
-            for fields, rows in _by_fields(upserts).items():
+            for fields, rows in by_fields(upserts).items():
                 self._put(fields, rows, refuse)
             reached("rows written")
             self._write_state(state)
@@ -156,7 +156,7 @@ class PostgresTableTarget:
                 refuse(key, str(error))
             return
         values = {key: self._values(key, fields, row) for key, row in rows.items()}
-        for part in _parts(list(values.values())):
+        for part in parts(list(values.values())):
             if not self._try(self._upsert(fields, part)):
                 self._put_singly(fields, {key: each for key, each in values.items() if each in part}, refuse)
 
@@ -298,29 +298,6 @@ class PostgresTableTarget:
             raise StateLost(f"{self._address} no longer has the position of {self._name}")
         if parse_state(str(found[0][0])).owner != state.owner:
             raise FencedError(f"another process follows into {self._address} as {self._name}")
-
-
-def _by_fields(rows: Mapping[bytes, Row]) -> dict[tuple[str, ...], dict[bytes, Row]]:
-    """Rows by the fields that they have a value for."""
-    found: dict[tuple[str, ...], dict[bytes, Row]] = {}
-    for key, row in rows.items():
-        fields = tuple(sorted(name for name, each in row.items() if each is not None))
-        found.setdefault(fields, {})[key] = row
-    return found
-
-
-def _parts(texts: Sequence[str]) -> Iterator[list[str]]:
-    """In order, each of about a megabyte."""
-    part: list[str] = []
-    size = 0
-    for each in texts:
-        part.append(each)
-        size += len(each)
-        if size >= _STATEMENT_BYTES:
-            yield part
-            part, size = [], 0
-    if part:
-        yield part
 
 
 def _bytea(key: bytes) -> str:
