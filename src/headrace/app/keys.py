@@ -15,6 +15,7 @@ __all__ = [
     "joined_key",
     "key_behind",
     "key_of_first",
+    "shared_columns",
     "with_place",
 ]
 
@@ -71,7 +72,7 @@ def certain_joined_key(
 
 def _full_key(left: Key, right: Key, left_on: Key, right_on: Key) -> Key:
     """Both keys; where rows without partner have no other columns of them, all that the two are joined by."""
-    shared = _shared(left_on, right_on)
+    shared = shared_columns(left_on, right_on)
     more = (*left_on, *right_on) if {*left, *right} <= shared else ()
     return tuple(dict.fromkeys([*left, *right, *more]))
 
@@ -83,11 +84,11 @@ def _sets_apart(key: Key | None, is_never_null: bool, own_on: Key, on: tuple[Key
     """
     if key is None or not is_never_null:
         return False
-    shared = _shared(*on)
+    shared = shared_columns(*on)
     return not set(key) <= shared or (set(own_on) <= set(key) and set(own_on) == shared)
 
 
-def _shared(left_on: Key, right_on: Key) -> set[str]:
+def shared_columns(left_on: Key, right_on: Key) -> set[str]:
     """What both sides call alike, and is one column of the result."""
     return {one for one, other in zip(left_on, right_on, strict=True) if one == other}
 

@@ -42,18 +42,28 @@ class Operations:
         before: "Duration | None" = None,
         after: "Duration | None" = None,
         version: "Version" = "as_of",
+        prefix: str = "",
     ) -> "Relation":
         """Rows of both sides that belong together.
 
         Two streams: rows that happened `within` a span of time of each other (or so long `before`
         and `after` this one's). A stream and a table: the row as it was at the time, or with
         `version="latest"` the newest that has been read. Two tables: rows as they are. `on` names the
-        columns that are equal; a mapping, this side's and the other's.
+        columns that are equal; a mapping, this side's and the other's. `prefix` is put before the
+        names of the other side's columns, but for those that both are joined by under one name.
         """
         from headrace.app.relation import join
 
         return join(
-            _input(self), other, on=on, how=how, within=within, before=before, after=after, version=version
+            _input(self),
+            other,
+            on=on,
+            how=how,
+            within=within,
+            before=before,
+            after=after,
+            version=version,
+            prefix=prefix,
         )
 
     def group_by(self, *keys: str) -> "Grouped":

@@ -8,10 +8,10 @@ number, or a table, whose rows come and go.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from headrace.app.diagnostics.places import Place, calling_place
-from headrace.app.keys import Certain, Key, always, certain_joined_key, joined_key
+from headrace.app.keys import Certain, Key, always, certain_joined_key, joined_key, shared_columns
 from headrace.app.operations import Operations
 from headrace.app.status.alerts import Thresholds
 from headrace.errors import ConfigError
@@ -229,6 +229,7 @@ def join(
     before: Duration | None = None,
     after: Duration | None = None,
     version: Version = "as_of",
+    prefix: str = "",
 ) -> Relation:
     """Rows of both sides whose columns `on` are equal; a mapping names the left's and the right's.
 
@@ -242,14 +243,17 @@ def join(
     if version == "latest" and not (is_stream(left) and not is_stream(right)):
         raise ConfigError('version="latest" is for joins of a stream with a table')
     if is_stream(left) and is_stream(right):
-        return _join_streams(left, right, left_on, right_on, how, *spans)
+        return _prefixed(
+            _join_streams(left, right, left_on, right_on, how, *spans), left_on, right_on, prefix
+        )
     if any(each is not None for each in spans):
         raise ConfigError("within, before and after are for joins of two streams")
     if is_stream(right):
         raise ConfigError("join a stream with a table, and not the other way round: stream.join(table, …)")
     if is_stream(left):
-        return _join_as_of(left, right, left_on, right_on, how, version)
-    return _join_tables(left, right, left_on, right_on, how)
+        joined = _join_as_of(left, right, left_on, right_on, how, version)
+        return _prefixed(joined, left_on, right_on, prefix)
+    return _prefixed(_join_tables(left, right, left_on, right_on, how, prefix), left_on, right_on, prefix)
 
 
 def _join_streams(
@@ -341,20 +345,45 @@ def _join_tables(
     left_on: tuple[str, ...],
     right_on: tuple[str, ...],
     how: How,
+    prefix: str,
 ) -> Relation:
     from headrace.streams.operators.joins import TableJoin
 
     operator = TableJoin(left_on=left_on, right_on=right_on, how=how)
-    on, never_null = (left_on, right_on), (isinstance(left, Table), isinstance(right, Table))
+    never_null = isinstance(left, Table), isinstance(right, Table)
+    shared = shared_columns(left_on, right_on)
+
+    def named(names: Key | None) -> Key | None:
+        """The right's columns as the result has them."""
+        return None if names is None else tuple(each if each in shared else prefix + each for each in names)
+
+    on = left_on, named(right_on) or ()
     return Relation(
         name=f"{how} join on {', '.join(left_on)}",
         inputs=(left, right),
         make=lambda _: operator,
         is_stream=False,
-        key=joined_key(_key(left), _key(right), left_on, right_on, how),
-        certain=lambda keys, _: certain_joined_key((keys[0], keys[1]), on, how, never_null),
+        key=joined_key(_key(left), named(_key(right)) or (), *on, how),
+        certain=lambda keys, _: certain_joined_key((keys[0], named(keys[1])), on, how, never_null),
         place=calling_place(),
     )
+
+
+def _prefixed(relation: Relation, left_on: Key, right_on: Key, prefix: str) -> Relation:
+    """A join whose right columns have a prefix, but for those that both are joined by under one name."""
+    if not prefix:
+        return relation
+    from headrace.streams.spec import DELETED
+
+    make, shared = relation.make, shared_columns(left_on, right_on)
+
+    def renaming(schemas: Sequence["pa.Schema"]) -> Operator:
+        names = [each for each in schemas[1].names if each not in (*shared, DELETED)]
+        operator: Any = make(schemas)
+        renamed: Operator = replace(operator, right_names=tuple((name, prefix + name) for name in names))
+        return renamed
+
+    return replace(relation, make=renaming)
 
 
 def _key(rows: "Stream | Table | Relation") -> Key:

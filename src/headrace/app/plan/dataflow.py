@@ -177,6 +177,8 @@ class _Builder:
         key = rows.key
         if isinstance(rows, Relation) and rows.is_set and not key:
             key = tuple(self._schema(self.producer(rows)).names)
+        if not key and self.certain_key(rows) == ():  # one row at most: any column tells it apart
+            return tuple([each.name for each in columns if not pa.types.is_nested(each.type)][:1])
         return key if set(key) <= set(columns.names) else self.certain_key(rows) or key
 
     def certain_key(self, rows: Input) -> Key | None:
@@ -291,9 +293,9 @@ class _Builder:
         number = id(relation.make)
         if number not in self.known:
             edges = [self._input(relation, each) for each in relation.inputs]
-            operator = relation.make([each.schema for each in edges])
-            node = Node(name=relation.name, operator=operator, edges=tuple(edges))
             with placed(relation.place or place_of(self.view.function), self.view.name):
+                operator = relation.make([each.schema for each in edges])
+                node = Node(name=relation.name, operator=operator, edges=tuple(edges))
                 node.schema  # noqa: B018 - the operator refuses what does not fit
             self.known[number] = self._add(node, [each.steps for each in relation.inputs])
         return self.known[number]

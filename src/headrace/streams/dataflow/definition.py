@@ -308,10 +308,14 @@ def _less(watermark: int, us: int) -> int:
 
 
 def _join_column(operator: TableJoin | StreamJoin | AsOfJoin, name: str, left: Sequence[str]) -> Column:
+    new = dict(operator.right_names)
     if name not in left:
-        return F.col(f"_right_{name}").alias(name)
-    shared = dict(zip(operator.left_on, operator.right_on, strict=True)).get(name) == name
-    return F.coalesce(F.col(name), F.col(f"_right_{name}")).alias(name) if shared else F.col(name)
+        old = {given: own for own, given in new.items()}
+        return F.col(f"_right_{old.get(name, name)}").alias(name)
+    pair = dict(zip(operator.left_on, operator.right_on, strict=True)).get(name)
+    if pair is None or new.get(pair, pair) != name:
+        return F.col(f"`{name}`")
+    return F.coalesce(F.col(f"`{name}`"), F.col(f"`_right_{pair}`")).alias(name)
 
 
 def _grouped(operator: Group, node: Node, rows: DataFrame) -> DataFrame:

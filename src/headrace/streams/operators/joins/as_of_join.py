@@ -35,7 +35,7 @@ import pyarrow as pa
 
 from headrace.errors import RequestError
 from headrace.streams.operators.grouping import Ints
-from headrace.streams.operators.joins.columns import Columns, Names, Piece, keyed
+from headrace.streams.operators.joins.columns import Columns, Names, Piece, comparable, keyed
 from headrace.streams.operators.joins.lateness import Counters, late, without
 from headrace.streams.operators.joins.stream_join import built_with_stamps, check_lateness
 from headrace.streams.operators.joins.timed import (
@@ -59,6 +59,7 @@ from headrace.streams.operators.operator import (
     numbers,
 )
 from headrace.streams.operators.runs import Held
+from headrace.streams.operators.widening import Widened
 
 __all__ = ["AsOfJoin", "AsOfJoinState"]
 
@@ -110,13 +111,15 @@ class AsOfJoin:
         return None if self.keep_us is None else max(self.keep_us, self.correct_for_us)
 
     def result(self, schemas: Sequence[pa.Schema]) -> pa.Schema:
-        return self._columns(schemas).schema
+        return self._columns(comparable(schemas, self.inputs)).schema
 
     def dropped(self, number: int, rows: pa.Table) -> npt.NDArray[np.bool_] | None:  # noqa: ARG002
         return None
 
-    def new_state(self, schemas: Sequence[pa.Schema]) -> "AsOfJoinState":
-        return AsOfJoinState(self, self._columns(schemas))
+    def new_state(self, schemas: Sequence[pa.Schema]) -> "AsOfJoinState | Widened":
+        wide = comparable(schemas, self.inputs)
+        state = AsOfJoinState(self, self._columns(wide))
+        return state if wide == list(schemas) else Widened(state, wide)
 
     def describe(self) -> dict[str, Any]:
         return {

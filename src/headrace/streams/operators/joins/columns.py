@@ -17,8 +17,9 @@ from headrace.streams.operators.hashing import Hashes, hash_columns, normal_type
 from headrace.streams.operators.joins.values import columns_of, hash_values, mixed
 from headrace.streams.operators.keys import HASH, key_columns
 from headrace.streams.operators.operator import own_fields
+from headrace.streams.operators.widening import common_type
 
-__all__ = ["ROW", "Columns", "Names", "Piece", "keyed"]
+__all__ = ["ROW", "Columns", "Names", "Piece", "comparable", "keyed"]
 
 ROW = "_row"  # the hash of what a row gives to the result beside its key
 Names = tuple[tuple[str, str], ...]
@@ -80,7 +81,7 @@ class Columns:
                 if new in taken:
                     raise RequestError(
                         f"both sides of the join have a column {new!r}; rename it on one side, "
-                        "or join on it by that name"
+                        "give the other side's columns a prefix, or join on it by that name"
                     )
                 made.append((new, each.type, None, each.name))
         beside = (
@@ -123,6 +124,19 @@ class Columns:
     def _nothing(self, side: int) -> Hashes:
         kinds = {each.name: each.type for each in self.fields[side]}
         return hash_values([pa.nulls(1, kinds[name]) for name in self.beside[side]], 1)
+
+
+def comparable(schemas: Sequence[pa.Schema], keys: Sequence[Sequence[str]]) -> list[pa.Schema]:
+    """The columns of both sides, with a pair of key columns in the wider of their types, if there is one."""
+    left, right = schemas
+    for one, other in zip(*keys, strict=False):
+        if one in left.names and other in right.names:
+            kinds = left.field(one).type, right.field(other).type
+            wide = common_type(*kinds)
+            if wide is not None and kinds[0] != kinds[1]:
+                left = left.set(left.get_field_index(one), pa.field(one, wide))
+                right = right.set(right.get_field_index(other), pa.field(other, wide))
+    return [left, right]
 
 
 def keyed(rows: pa.Table, keys: Sequence[str], beside: Sequence[str] | None) -> pa.Table:

@@ -27,7 +27,7 @@ import pyarrow as pa
 from headrace.errors import RequestError
 from headrace.streams.operators.grouping import Ints, one_chunk
 from headrace.streams.operators.hashing import distinct
-from headrace.streams.operators.joins.columns import Columns, Names, Piece, keyed
+from headrace.streams.operators.joins.columns import Columns, Names, Piece, comparable, keyed
 from headrace.streams.operators.joins.lateness import Counters, late, without
 from headrace.streams.operators.joins.timed import (
     EARLIEST_US,
@@ -49,6 +49,7 @@ from headrace.streams.operators.operator import (
     stamp_fields,
 )
 from headrace.streams.operators.runs import Held
+from headrace.streams.operators.widening import Widened
 
 __all__ = ["StreamJoin", "StreamJoinState", "built_with_stamps", "check_lateness"]
 
@@ -107,13 +108,15 @@ class StreamJoin:
         return max(waits) + self.correct_for_us
 
     def result(self, schemas: Sequence[pa.Schema]) -> pa.Schema:
-        return self._columns(schemas).schema
+        return self._columns(comparable(schemas, self.inputs)).schema
 
     def dropped(self, number: int, rows: pa.Table) -> npt.NDArray[np.bool_] | None:  # noqa: ARG002
         return late(rows, self.correct_for_us)
 
-    def new_state(self, schemas: Sequence[pa.Schema]) -> "StreamJoinState":
-        return StreamJoinState(self, self._columns(schemas))
+    def new_state(self, schemas: Sequence[pa.Schema]) -> "StreamJoinState | Widened":
+        wide = comparable(schemas, self.inputs)
+        state = StreamJoinState(self, self._columns(wide))
+        return state if wide == list(schemas) else Widened(state, wide)
 
     def describe(self) -> dict[str, Any]:
         return {

@@ -25,7 +25,7 @@ import pyarrow as pa
 from headrace.errors import RequestError
 from headrace.streams.operators.grouping import Ints, one_chunk
 from headrace.streams.operators.hashing import same
-from headrace.streams.operators.joins.columns import ROW, Columns, Names, Piece, keyed
+from headrace.streams.operators.joins.columns import ROW, Columns, Names, Piece, comparable, keyed
 from headrace.streams.operators.joins.values import Flags, any_null, columns_of, summed
 from headrace.streams.operators.keys import HASH, grouped, hashes_of
 from headrace.streams.operators.operator import (
@@ -38,6 +38,7 @@ from headrace.streams.operators.operator import (
     stamp_fields,
 )
 from headrace.streams.operators.runs import Held, Runs
+from headrace.streams.operators.widening import Widened
 
 __all__ = ["TableJoin", "TableJoinState"]
 
@@ -73,13 +74,15 @@ class TableJoin:
         return 0
 
     def result(self, schemas: Sequence[pa.Schema]) -> pa.Schema:
-        return self._columns(schemas).schema
+        return self._columns(comparable(schemas, self.inputs)).schema
 
     def dropped(self, number: int, rows: pa.Table) -> npt.NDArray[np.bool_] | None:  # noqa: ARG002
         return None
 
-    def new_state(self, schemas: Sequence[pa.Schema]) -> "TableJoinState":
-        return TableJoinState(self, self._columns(schemas))
+    def new_state(self, schemas: Sequence[pa.Schema]) -> "TableJoinState | Widened":
+        wide = comparable(schemas, self.inputs)
+        state = TableJoinState(self, self._columns(wide))
+        return state if wide == list(schemas) else Widened(state, wide)
 
     def describe(self) -> dict[str, Any]:
         return {

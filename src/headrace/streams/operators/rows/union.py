@@ -17,6 +17,7 @@ from headrace.errors import RequestError
 from headrace.streams.operators.grouping import one_chunk
 from headrace.streams.operators.operator import STAMPS, own_fields
 from headrace.streams.operators.rows.stateless import Stateless
+from headrace.streams.operators.widening import common_type, with_types
 
 __all__ = ["Union"]
 
@@ -25,7 +26,10 @@ _PARTITION = "_partition"
 
 @dataclass(frozen=True)
 class Union:
-    """Rows of inputs with the same columns, by name, in the order of the first input's."""
+    """Rows of inputs with the same columns, by name, in the order of the first input's.
+
+    Of numbers of several widths the widest is taken.
+    """
 
     count: int
 
@@ -38,24 +42,27 @@ class Union:
         return 0
 
     def result(self, schemas: Sequence[pa.Schema]) -> pa.Schema:
-        first = own_fields(schemas[0])
-        wanted = {each.name: each.type for each in first}
+        wanted = {each.name: each.type for each in own_fields(schemas[0])}
         for number, schema in enumerate(schemas[1:], 2):
             found = {each.name: each.type for each in own_fields(schema)}
             for name in [*wanted, *found]:
-                if wanted.get(name) != found.get(name):
+                kinds = wanted.get(name), found.get(name)
+                wide = None if None in kinds else common_type(*kinds)
+                if wide is not None:
+                    wanted[name] = wide
+                else:
                     raise RequestError(
                         "a union is of rows with the same columns: "
                         f"{_told(name, wanted)} in the first and {_told(name, found)} in number {number}"
                     )
-        return pa.schema([pa.field(each.name, each.type) for each in first])
+        return pa.schema(list(wanted.items()))
 
     def dropped(self, number: int, rows: pa.Table) -> npt.NDArray[np.bool_] | None:  # noqa: ARG002
         return None
 
     def new_state(self, schemas: Sequence[pa.Schema]) -> Stateless:
-        names = self.result(schemas).names
-        return Stateless(lambda arrived: self._together(arrived, names))
+        schema = self.result(schemas)
+        return Stateless(lambda arrived: self._together(arrived, schema))
 
     def describe(self) -> dict[str, Any]:
         return {"operator": "union", "version": 1, "inputs": self.count}
@@ -67,9 +74,9 @@ class Union:
         restored = pc.divide(one_chunk(mine[_PARTITION]), pa.scalar(self.count, pa.int32()))
         return mine.set_column(mine.column_names.index(_PARTITION), _PARTITION, restored)
 
-    def _together(self, arrived: Sequence[pa.Table | None], names: Sequence[str]) -> pa.Table | None:
+    def _together(self, arrived: Sequence[pa.Table | None], schema: pa.Schema) -> pa.Table | None:
         parts = [
-            self._numbered(rows.select([*names, *STAMPS]), number)
+            self._numbered(with_types(rows.select([*schema.names, *STAMPS]), schema), number)
             for number, rows in enumerate(arrived)
             if rows is not None and rows.num_rows
         ]
