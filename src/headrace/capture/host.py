@@ -64,6 +64,8 @@ class CaptureHost:
     def stop(self) -> None:
         """Makes `run` return once every capture has ended; from any thread or signal handler."""
         self._stopping.set()
+        for each in list(self._running.values()):
+            each.run.stop()
 
     def run(self, on_ready: Callable[[], None] = lambda: None) -> None:
         """Runs captures until `stop`."""
@@ -78,7 +80,8 @@ class CaptureHost:
                 try:
                     self._look(catalog)
                 except RetriableError as error:
-                    _log.warning("captures: %s", error)
+                    if not self._stopping.is_set():
+                        _log.warning("captures: %s", error)
         finally:
             for each in self._running.values():
                 each.run.stop()

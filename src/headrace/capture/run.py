@@ -454,7 +454,7 @@ class CaptureRun:
         return "streaming" if self._state.next_snapshot() is None else "snapshot"
 
     def _fail(self, reason: str, state: State) -> None:
-        _log.warning("capture %s: %s", self.name, reason)
+        _log.info("capture %s: %s", self.name, reason)
         reconnects = self.status.reconnects + (state == "reconnecting")
         self.status = replace(
             self.status, error=reason, error_at_ms=self._clock.now_ms(), reconnects=reconnects

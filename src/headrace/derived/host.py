@@ -63,6 +63,8 @@ class FollowHost:
     def stop(self) -> None:
         """Makes `run` return once every follower has ended; from any thread or signal handler."""
         self._stopping.set()
+        for each in list(self._running.values()):
+            each.run.stop()
 
     def run(self, on_ready: Callable[[], None] = lambda: None) -> None:
         """Runs followers until `stop`."""
@@ -74,7 +76,8 @@ class FollowHost:
                 try:
                     self._look(catalog)
                 except RetriableError as error:
-                    _log.warning("followers: %s", error)
+                    if not self._stopping.is_set():
+                        _log.warning("followers: %s", error)
         finally:
             for each in self._running.values():
                 each.run.stop()

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from headrace.client import Connection
 from headrace.sourcing import Entities, EntityServer
+from headrace.stopping import STOPPED_BY_INPUT
 
 ACCOUNTS = Path(__file__).with_name("bank.py")
 
@@ -48,7 +49,7 @@ def serving(bootstrap, kinds, app="bank", **options):
 
 
 class ServerProcess:
-    """`headrace serve` on a file; `kill` is SIGKILL."""
+    """`headrace serve` on a file, started as `headrace run` does; `kill` is SIGKILL."""
 
     def __init__(self, bootstrap, file=ACCOUNTS):
         self._process = subprocess.Popen(
@@ -66,7 +67,7 @@ class ServerProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            env={**os.environ, STOPPED_BY_INPUT: "1", "PYTHONPATH": os.pathsep.join(sys.path)},
         )
 
     def wait_ready(self):

@@ -14,6 +14,7 @@ from headrace.cli.end_of_input import stop_at_end_of_input
 from headrace.cli.failures import ExitCode
 from headrace.cli.identity import connection_to
 from headrace.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json
+from headrace.cli.run_to_stop import run_to_stop
 from headrace.cli.terminal.output import Output, table_text
 from headrace.client import Connection
 from headrace.errors import HeadraceError, RequestError
@@ -183,7 +184,6 @@ def run(
 ) -> int:
     """Run captures until stopped; those that are added later, too."""
     from headrace.capture import CaptureHost
-    from headrace.stopping import hearing
 
     output = Output(as_json=as_json)
     host = CaptureHost(connection_to(bootstrap), names or (), on_message=output.note)
@@ -196,9 +196,7 @@ def run(
 
     if until_stdin_closes:
         stop_at_end_of_input(stop=host.stop)
-    with hearing(lambda *_: host.stop()):
-        host.run(on_ready=announce)
-    output.farewell()
+    run_to_stop(lambda: host.run(on_ready=announce), host.stop, output.farewell)
     return ExitCode.DONE
 
 

@@ -1,7 +1,6 @@
 """`headrace serve` and `headrace entity`: an application's entities, served and looked into."""
 
 import os
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +11,7 @@ from headrace.cli.end_of_input import stop_at_end_of_input
 from headrace.cli.failures import ExitCode
 from headrace.cli.identity import connection_to
 from headrace.cli.options import Json, Traceback
+from headrace.cli.run_to_stop import run_to_stop
 from headrace.cli.show.entities import (
     render_entities,
     render_explanation,
@@ -25,7 +25,6 @@ from headrace.clock import SystemClock
 from headrace.errors import ConfigError, RequestError
 from headrace.interpreter import answer_promptly, freeze_start
 from headrace.nearest import no_such
-from headrace.stopping import hearing
 
 if TYPE_CHECKING:
     from headrace.app import App
@@ -77,8 +76,6 @@ def serve(
     loaded = import_app(file)
     if not loaded.entity_types:
         raise ConfigError(f"application {loaded.name!r} has no entities; declare a type with app.entity")
-    if until_stdin_closes:
-        stop_at_end_of_input()
     connection = _connection(loaded, bootstrap)
     _finish_forgetting(loaded, connection, output)
     server = EntityServer(
@@ -99,9 +96,9 @@ def serve(
         else:
             output.write(f"serving {loaded.name}: {names}; Ctrl-C stops it")
 
-    with hearing(lambda *_: server.stop()):
-        _run_in_thread(server, announce)
-    output.farewell()
+    if until_stdin_closes:
+        stop_at_end_of_input(stop=server.stop)
+    run_to_stop(lambda: server.run(announce), server.stop, output.farewell)
     return ExitCode.DONE
 
 
@@ -117,24 +114,6 @@ def _finish_forgetting(loaded: "App", connection: "Connection", output: Output) 
     described = [each.describe() for each in loaded.entity_types.values()]
     for path in resume(loaded.personal, clear_by(connection, loaded.name, described)):
         output.note(f"finished forgetting a subject; the receipt is {path}")
-
-
-def _run_in_thread(server: Any, announce: Any) -> None:
-    """Signals are heard between two calls of Python's; those of the client library are long."""
-    failures: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            server.run(announce)
-        except BaseException as error:
-            failures.append(error)
-
-    thread = threading.Thread(target=run, name="headrace-serve")
-    thread.start()
-    while thread.is_alive():
-        thread.join(0.2)
-    if failures:
-        raise failures[0]
 
 
 # --- looking ----------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,9 +15,13 @@ from headrace.cli.end_of_input import stop_at_end_of_input
 from headrace.cli.failures import ExitCode
 from headrace.cli.identity import connection_to
 from headrace.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json
+from headrace.cli.run_to_stop import run_to_stop
 from headrace.cli.terminal.output import Output, table_text
 from headrace.client import Connection
 from headrace.errors import ConfigError, RequestError
+
+if TYPE_CHECKING:
+    from headrace.capture import CaptureHost
 
 __all__ = ["app"]
 
@@ -50,8 +54,8 @@ def run(
     as_json: Json = False,
 ) -> int:
     """Run followers until stopped; those that are declared later, too."""
+    from headrace.capture import CaptureHost
     from headrace.derived import FollowHost
-    from headrace.stopping import hearing
 
     output, connection = Output(as_json=as_json), _connection(bootstrap)
     chosen = list(names or ())
@@ -60,6 +64,7 @@ def run(
         followers, captures = _declare(file, connection)
         chosen += followers
     host = FollowHost(connection, chosen, on_message=output.note)
+    capturing = CaptureHost(connection, captures, on_message=output.note) if captures else None
 
     def announce() -> None:
         if as_json:
@@ -67,11 +72,19 @@ def run(
         else:
             output.write(f"running {', '.join(chosen or ['all followers'])}; Ctrl-C stops it")
 
+    def stop() -> None:
+        host.stop()
+        if capturing is not None:
+            capturing.stop()
+
     if until_stdin_closes:
-        stop_at_end_of_input(stop=host.stop)
-    with hearing(lambda *_: host.stop()), _capturing(captures, connection, output):
-        host.run(on_ready=announce)
-    output.farewell()
+        stop_at_end_of_input(stop=stop)
+
+    def work() -> None:
+        with _capturing(capturing):
+            host.run(on_ready=announce)
+
+    run_to_stop(work, stop, output.farewell)
     return ExitCode.DONE
 
 
@@ -147,14 +160,11 @@ def _catalog(bootstrap: str) -> Any:
 
 
 @contextlib.contextmanager
-def _capturing(names: list[str], connection: Connection, output: Output) -> Iterator[None]:
-    """Runs these captures beside what is run within."""
-    if not names:
+def _capturing(host: "CaptureHost | None") -> Iterator[None]:
+    """Runs these captures, if there are any, alongside what is run within."""
+    if host is None:
         yield
         return
-    from headrace.capture import CaptureHost
-
-    host = CaptureHost(connection, names, on_message=output.note)
     thread = threading.Thread(target=host.run, daemon=True)
     thread.start()
     try:
