@@ -1,4 +1,4 @@
-"""Events that an application writes in its own transaction, beside the rows they speak of.
+"""Events that an application writes in its own transaction, together with the rows they are about.
 
     with connection:                                    # sqlite3, psycopg, PyMySQL, SQLAlchemy, …
         connection.execute("UPDATE orders SET paid = 1 WHERE id = 7")

@@ -1,9 +1,9 @@
 """Databases as streams: every change of a table becomes a record of its topic, exactly once.
 
 A `Source` reads one database (`capture.sqlite`, `capture.postgres`, `capture.mysql`); `CaptureRun`
-drives it: it takes a snapshot in chunks while changes go on, and writes everything through a
+drives it: it takes a snapshot in chunks while changes continue, and writes everything through a
 `CaptureWriter`, rows and the position after them in one transaction of the log. Whatever is
-killed, the next run goes on from there. `source` says what a reader of another database has
+killed, the next run continues from there. `source` says what a reader of another database has
 to promise; `envelope` is Debezium's format of values.
 
 `capture.connect` is the way to databases that only Debezium reads, through Kafka Connect.

@@ -1,7 +1,7 @@
-"""The captures of a log: what they are, what they were told, and how they are doing.
+"""The captures of a log: their declarations, the requests made of them, and their status.
 
 Kept on the log itself, in the compacted topic `headrace-captures`: `NAME/spec`, `NAME/switch` and
-`NAME/status`. So whoever runs captures and whoever asks about them need to share nothing else.
+`NAME/status`. The processes that run captures and those that ask about them share nothing but the log.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ _SETTINGS = TopicSettings(partitions=1, configs={"cleanup.policy": "compact"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Switch:
-    """What a capture was told last. To resume, and to read tables again, have an id: each is met once."""
+    """The last requests made of a capture. Resuming and reading tables again have ids: each is done once."""
 
     paused: bool = False
     resumed: str = ""
@@ -36,7 +36,7 @@ class Switch:
 
 @dataclass(slots=True)
 class Entry:
-    """What the log says of one capture."""
+    """What the log says about one capture."""
 
     spec: CaptureSpec | None = None
     switch: Switch = field(default_factory=Switch)
@@ -66,7 +66,7 @@ class Catalog:
         return {name: each for name, each in self.entries.items() if each.spec is not None}
 
     def add(self, spec: CaptureSpec) -> None:
-        """Declares a capture, or what it is from now on."""
+        """Declares a capture, or replaces its declaration."""
         self._write({f"{spec.name}/spec": spec.to_json()})
 
     def pause(self, name: str) -> None:
@@ -74,7 +74,7 @@ class Catalog:
         self._switch(name, replace(self._switch_of(name), paused=True))
 
     def resume(self, name: str) -> None:
-        """Tells a capture to go on, also after it stopped with an error."""
+        """Tells a capture to continue, even after it stopped with an error."""
         self._switch(name, replace(self._switch_of(name), paused=False, resumed=secrets.token_hex(8)))
 
     def resnapshot(self, name: str, tables: Sequence[str]) -> None:
@@ -85,15 +85,15 @@ class Catalog:
         self._switch(name, told)
 
     def say(self, name: str, status: Mapping[str, Any]) -> None:
-        """How a capture is doing."""
+        """Publishes the status of a capture."""
         self._write({f"{name}/status": status})
 
     def remove(self, name: str) -> None:
-        """Forgets a capture: whoever runs it stops."""
+        """Removes a capture; the process that runs it stops it."""
         self._write({f"{name}/spec": None, f"{name}/switch": None})
 
     def gone(self, name: str) -> None:
-        """Says that nobody runs a capture any more."""
+        """Records that no process runs a capture any longer."""
         self._write({f"{name}/status": None})
 
     def close(self) -> None:

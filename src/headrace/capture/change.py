@@ -28,7 +28,7 @@ __all__ = [
     "one_by_one",
 ]
 
-# Where a source goes on reading. Only the source knows what is in it; it must survive JSON.
+# Where a source continues reading. Only the source knows what is in it; it must survive JSON.
 Position = Mapping[str, Any]
 
 Op = Literal["c", "u", "d", "r", "t"]
@@ -83,7 +83,7 @@ class Change(NamedTuple):
 class Resnapshot:
     """A table whose rows must be read again from here on, since not every change of it could be seen.
 
-    `skipped` means that there was a change here that cannot be told.
+    `skipped` means that there was a change here whose content is not known.
     """
 
     table: str
@@ -116,7 +116,7 @@ class ChangeBlock(ABC):
 
     @abstractmethod
     def changes(self) -> Iterator[Item]:
-        """One by one, for who has to look at each."""
+        """One by one, for a caller that has to look at each."""
 
     @abstractmethod
     def encoded(self, envelope: "Envelope", now_ms: int) -> Iterator[EncodedChanges | Item]:
@@ -131,7 +131,7 @@ class RowBlock(ABC):
 
     @abstractmethod
     def rows(self) -> Iterator[Change]:
-        """One by one, for who has to look at each."""
+        """One by one, for a caller that has to look at each."""
 
     @abstractmethod
     def encoded(self, envelope: "Envelope", read_us: int, now_ms: int) -> Iterator[EncodedChanges | Change]:
@@ -156,8 +156,8 @@ class Transaction:
 
     `changes` is consumed once, and may be larger than memory; a source may hand several of them
     over in one block. A `TableSchema` among them comes before the first change that has it.
-    `position` is where reading goes on behind it. A
-    transaction without changes only moves the position.
+    `position` is where reading continues after it. A transaction without changes only moves the
+    position.
     """
 
     id: str

@@ -12,12 +12,12 @@ __all__ = ["Envelope", "EnvelopeTexts", "cut", "schema_value"]
 
 @dataclass(frozen=True, slots=True)
 class EnvelopeTexts:
-    """What the envelopes of a transaction have in common, for who puts many together at once. A value is:
+    """What the envelopes of a transaction have in common, for code that makes many at once. A value is:
 
         {"before": … ,"after": … SOURCE … BEFORE_OP op BEHIND_OP total BETWEEN_ORDERS order END
 
-    with the texts of this class in capitals; `Envelope.source_text` is SOURCE, of a table, and behind
-    it stand the change's own members of `source`, if it has any, each behind a comma.
+    with the texts of this class in capitals; `Envelope.source_text` is SOURCE, of a table, followed
+    by the change's own members of `source`, if it has any, each after a comma.
     """
 
     behind_op: bytes
@@ -55,7 +55,7 @@ class Envelope:
         return self._orders
 
     def value(self, change: Change, now_ms: int) -> bytes:
-        """A change of the transaction that has begun."""
+        """A change of the current transaction."""
         order = self._orders[change.table] = self._orders.get(change.table, 0) + 1
         self._total += 1
         transaction = b'{"id":%b,"total_order":%d,"data_collection_order":%d}' % (
@@ -71,11 +71,11 @@ class Envelope:
         return self._total
 
     def texts(self, now_ms: int) -> EnvelopeTexts:
-        """What envelopes of the transaction that has begun are made of."""
+        """The parts of which envelopes in the current transaction are made."""
         return EnvelopeTexts(b'","ts_ms":%d,"transaction":{"id":%b,"total_order":' % (now_ms, self._id))
 
     def source_text(self, table: str) -> bytes:
-        """What stands behind `after` in changes of this table and the transaction that has begun."""
+        """What follows `after` in changes of this table in the current transaction."""
         at_us = self._committed_us
         said = self._tables.get(table) or self._table(table)
         return b',"source":%b,"snapshot":"false","ts_ms":%d,"ts_us":%d' % (said, at_us // 1000, at_us)
@@ -87,7 +87,7 @@ class Envelope:
             self._total += changes
 
     def snapshot_text(self, table: str, source: bytes, read_us: int, now_ms: int) -> bytes:
-        """What stands behind `after` in rows of this table that a snapshot has read."""
+        """What follows `after` in rows of this table that a snapshot has read."""
         empty = Change(table, "r", None, None, None, source)
         return self.snapshot_value(empty, read_us, now_ms).removeprefix(b'{"before":null,"after":null')
 

@@ -1,4 +1,4 @@
-"""Runs captures of a log, each in a thread of its own, and does what the catalog tells them."""
+"""Runs captures of a log, each in its own thread, and carries out the requests in the catalog."""
 
 import logging
 import threading
@@ -40,8 +40,8 @@ class _Running:
 class CaptureHost:
     """The captures of these names, or, with none, all that the catalog has, until `stop`.
 
-    A capture that is added, changed or removed there is started, restarted or stopped. One that
-    another process takes over is left to it.
+    A capture that is added, changed or removed there is started, restarted or stopped. If another
+    process takes one over, it is left to that process.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class CaptureHost:
             self._on_message(f"no capture {name} yet; waiting for it to be added (the captures are: {there})")
 
     def _look(self, catalog: Catalog) -> None:
-        """One look at the catalog: starts, stops and switches captures, and says how they are."""
+        """Reads the catalog once: starts, stops and switches captures, and publishes their status."""
         wanted = {
             name: entry for name, entry in catalog.refresh().items() if not self._names or name in self._names
         }
@@ -163,7 +163,7 @@ class CaptureHost:
         return self._clock.monotonic_ms() >= self._died_ms.get(spec.name, -_RESTART_MS) + _RESTART_MS
 
     def _is_alive(self, running: _Running) -> bool:
-        """Whether its thread goes on; says so once if not."""
+        """Whether its thread is still running; reports once if not."""
         if running.ended is None:
             return True
         self._on_message(f"capture {running.spec.name}: {running.ended}")

@@ -28,7 +28,7 @@ def open_source(spec: CaptureSpec) -> Source:
 
 
 def sqlite_path(url: str) -> Path:
-    """The file of `sqlite:///shop.db` (beside the working directory) or `sqlite:////var/shop.db`."""
+    """The file of `sqlite:///shop.db` (in the working directory) or `sqlite:////var/shop.db`."""
     path = unquote(urlsplit(url).path).removeprefix("/")
     if not path:
         raise ConfigError(f"{url} names no file; write sqlite:///FILE, or sqlite:////FILE from the root")

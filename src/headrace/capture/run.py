@@ -1,8 +1,8 @@
 """The loop of a capture: changes as they come, a chunk of a snapshot in between, for as long as it runs.
 
 Each round writes one transaction of the log: whole transactions of the source, then the rows
-of a chunk that no change has replaced meanwhile, then the state. Nothing is kept but that
-state; after a failure of either side both are opened again, and it says where to go on.
+of a chunk that no change has replaced meanwhile, then the state. No other state is
+kept; after a failure of either side both are opened again, and it says where to continue.
 """
 
 import contextlib
@@ -53,7 +53,7 @@ class CaptureRun:
 
     `on_status` gets the status whenever its state changes, and about once a second. `run`
     returns when it was stopped, and raises FencedError when another process has taken over the
-    capture. Whatever cannot be mended by trying again leaves the capture in the state
+    capture. An error that retrying cannot cure leaves the capture in the state
     "stopped", with the reason, until `resume` or `resnapshot`.
     """
 
@@ -102,26 +102,26 @@ class CaptureRun:
         self._switched.set()
 
     def pause(self) -> None:
-        """Closes the source until `resume`; the database keeps the changes meanwhile."""
+        """Closes the source until `resume`; the database keeps the changes in the meantime."""
         self._paused = True
         self._switched.set()
 
     def resume(self) -> None:
-        """Goes on after `pause`, or after the capture stopped with a reason."""
+        """Continues after `pause`, or after the capture stopped with a reason."""
         self._paused = False
         self._switched.set()
 
     @property
     def is_paused(self) -> bool:
-        """Whether it was told to pause."""
+        """Whether it has been paused."""
         return self._paused
 
     def resnapshot(self, tables: Sequence[str] = (), *, request: str = "") -> None:
         """Reads these tables again from the beginning (all, if none is named), and follows changes meanwhile.
 
-        Rows of the topic that a table no longer has are deleted there. Also goes on after a stop
-        because changes were lost. A `request` that was met already, by whichever process, is not
-        met again.
+        Rows of the topic that a table no longer has are deleted there. Also continues after a stop
+        because changes were lost. A `request` that any process has already carried out is not
+        carried out again.
         """
         request = request or secrets.token_hex(8)
         if request in self._met or request in self._requests:
@@ -247,7 +247,7 @@ class CaptureRun:
         self._note_met(requests)
 
     def _unmet(self, state: CaptureState) -> dict[str, Sequence[str]]:
-        """The requests that no run has met so far."""
+        """The requests that no run has carried out so far."""
         for each in [each for each in self._requests if each == state.request]:
             self._note_met([each])
         return dict(self._requests)
@@ -342,7 +342,7 @@ class CaptureRun:
     def _without_blocks(
         self, items: Iterable[Item | ChangeBlock], envelope: Envelope, now_ms: int
     ) -> Iterator[Item | EncodedChanges]:
-        """The items, those of blocks one by one only where each has to be looked at."""
+        """The items; those of blocks one by one only where each has to be examined."""
         for item in items:
             if not isinstance(item, ChangeBlock):
                 yield item
@@ -417,7 +417,7 @@ class CaptureRun:
     def _chunk(
         self, batch: Batch, envelope: Envelope, pending: PendingChunk
     ) -> Iterator[OutputRecord | RecordBlock]:
-        """The rows of a chunk that are still what they were; its table is further then."""
+        """The rows of a chunk that have not changed since; advances the progress of its table."""
         chunk, now_ms = pending.chunk, self._clock.now_ms()
         progress = batch.state.tables.get(chunk.table)
         if pending.spoilt or progress is None:

@@ -1,4 +1,4 @@
-"""A chunk of a snapshot between being read and being written: changes that come meanwhile win. Pure."""
+"""A chunk of a snapshot between being read and being written: changes in between win. Pure."""
 
 from collections.abc import Collection, Iterator, Sequence
 
@@ -48,7 +48,7 @@ class PendingChunk:
             if replaced is not None and change.unchanged:
                 return _completed(change, replaced)
         else:
-            self.spoilt = True  # rows without a key cannot be told apart
+            self.spoilt = True  # rows without a key cannot be distinguished
         return change
 
     def looks_at(self, tables: Collection[str]) -> bool:
@@ -61,7 +61,7 @@ class PendingChunk:
             self._keep(list(block.rows()))
 
     def is_reached(self, position: Position | None) -> bool:
-        """Whether nothing that the chunk contains can still come."""
+        """Whether no change that the chunk already contains can still arrive."""
         return position is not None and self.chunk.reached(position)
 
     def rows(self) -> Iterator[Change]:

@@ -10,7 +10,7 @@ Theory of operation. A run calls, from one thread:
     source.close()
 
 **Snapshots.** A chunk is the rows of a key range (or, with `read_keys`, of given keys) in some
-consistent state of the database. The run goes on with `transactions` until `chunk.reached(position)`,
+consistent state of the database. The run continues with `transactions` until `chunk.reached(position)`,
 and drops from the chunk each row whose key was changed by a transaction that `chunk.sees` says it
 does not contain; what is left is written, together with the chunk's cursor and the position. So
 the source has to make sure of two things only: every transaction that the chunk does not contain
@@ -18,7 +18,7 @@ comes out of `transactions` from the chunk on, not before; and `reached` turns t
 by a transaction without changes, once no transaction that the chunk contains can still come.
 
 **Failures.** RetriableError (the database is down, busy, restarting): the run closes the source,
-waits, and connects again, for ever. `SourceChanged`: changes are lost or the database is another
+waits, and connects again, indefinitely. `SourceChanged`: changes are lost or the database is another
 one; the run stops, and says so, until `headrace capture resnapshot`. Other HeadraceErrors stop it.
 
 Messages never contain a password: a source gets its URL with the secret resolved, and shows `url`
@@ -36,7 +36,7 @@ __all__ = ["Chunk", "Lack", "Lag", "Source", "SourceChanged"]
 
 
 class SourceChanged(RequestError):  # noqa: N818 - what has happened, not what is wrong
-    """Changes were lost, or this is another database: only a new snapshot makes topics right again."""
+    """Changes were lost, or this is another database: only a new snapshot makes the topics correct again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +102,7 @@ class Source(Protocol):
         """Gets ready to read on from `position`; None: from now on. Returns the position it reads from.
 
         Sets up what it needs in the database (triggers, a publication and a slot), or raises
-        ConfigError with the statements to run. Raises SourceChanged if it cannot go on from there.
+        ConfigError with the statements to run. Raises SourceChanged if it cannot continue from there.
         """
 
     def schemas(self) -> Mapping[str, TableSchema]:
@@ -112,7 +112,7 @@ class Source(Protocol):
         """Those committed since, oldest first; ends when there are no more right now.
 
         Waits up to `wait_s` for the first. A transaction's changes are consumed before the
-        next is asked for. The consumer may stop between two: the next call goes on there.
+        next is asked for. The consumer may stop between two: the next call continues there.
         """
 
     def read_chunk(self, table: str, cursor: Sequence[Any] | None, most_rows: int) -> Chunk:
@@ -131,7 +131,7 @@ class Source(Protocol):
         """The log has everything up to there: what was kept for this reader may go."""
 
     def remove(self) -> None:
-        """Takes out of the database what `connect` has set up."""
+        """Removes from the database what `connect` has set up."""
 
     def close(self) -> None:
         """Closes connections; harmless when repeated."""

@@ -48,7 +48,7 @@ class CaptureSpec:
             raise ConfigError(f"capture {self.name}: partitions and chunk_rows are 1 or more")
 
     def merged(self, other: "CaptureSpec | None") -> "CaptureSpec":
-        """This capture, with the tables that another declaration of it has besides."""
+        """This capture, with the additional tables of another declaration of it."""
         if other is None or other.url != self.url or not (self.tables and other.tables):
             return self
         tables = tuple(dict.fromkeys([*other.tables, *self.tables]))

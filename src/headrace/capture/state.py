@@ -1,4 +1,4 @@
-"""What a capture knows again after a crash: one JSON object, written with the rows it speaks of. Pure."""
+"""What a capture knows after a crash: one JSON object, written together with the rows it describes. Pure."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -38,7 +38,7 @@ class TableState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaptureState:
-    """Where the source goes on, how far each table's snapshot is, and where every partition ends."""
+    """Where the source continues, how far each table's snapshot is, and where every partition ends."""
 
     position: Position | None = None
     tables: Mapping[str, TableState] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class CaptureState:
         return replace(self, offsets=merged)
 
     def next_snapshot(self) -> str | None:
-        """The table whose snapshot goes on: one at a time, so that each is whole as early as can be."""
+        """The table whose snapshot is next: one at a time, so that each is complete as early as possible."""
         return next((table for table, each in self.tables.items() if each.phase != "done"), None)
 
     def to_json(self) -> bytes:

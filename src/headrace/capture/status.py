@@ -1,4 +1,4 @@
-"""How a capture is doing, for people and for the console. Pure."""
+"""The status of a capture, for people and for the console. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -33,7 +33,7 @@ class TableStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """A capture as of `at_ms`. `error` is what it does not go on for, or cannot reach; never a password."""
+    """A capture as of `at_ms`. `error` is why it stopped, or what it cannot reach; never a password."""
 
     name: str
     state: State

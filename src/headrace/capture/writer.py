@@ -43,7 +43,7 @@ _COMPACT = {"cleanup.policy": "compact"}
 
 
 def topic_name(text: str) -> str:
-    """The name as a topic can have it: other letters than Kafka takes become underscores."""
+    """A valid topic name: characters that Kafka does not allow become underscores."""
     return "".join(each if each.isascii() and (each.isalnum() or each in "._-") else "_" for each in text)
 
 
@@ -65,7 +65,7 @@ def state_topic(name: str) -> str:
 
 
 def own_topics(name: str) -> list[str]:
-    """The topics of a capture besides those of its tables."""
+    """The topics of a capture other than those of its tables."""
     return [schema_topic(name), transaction_topic(name), state_topic(name)]
 
 

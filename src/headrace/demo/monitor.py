@@ -122,7 +122,8 @@ class ViewMonitor:
         """Records how far the views are behind the log; returns the ends of the log."""
         reflected = {view: self._store.reflected(view).offsets for view in self._store.views()}
         captured = {topic for each in reflected.values() for topic in each} - set(TOPICS)
-        ends = {**log_ends(self._fetcher), **{topic: dict(self._captured(topic).look()) for topic in captured}}
+        of_tables = {topic: dict(self._captured(topic).look()) for topic in captured}
+        ends = {**log_ends(self._fetcher), **of_tables}
         now = time.monotonic() - self._began
         for view, topics in reflected.items():
             for topic, offsets in topics.items():

@@ -2,8 +2,8 @@
 
 A *follower* reads a keyed topic (a captured table, a view's changelog, any topic of upserts) and
 writes its rows to a *target*, in order, each record once: rows and the position that they reflect
-change in one transaction of the target. Nothing else is kept, so a follower may be killed at any point;
-a target that lost its position is brought in order from the log, and `verify_follow` compares
+change in one transaction of the target. No other state is kept, so a follower may be killed at any point;
+a target that lost its position is corrected from the log, and `verify_follow` compares
 the two row by row.
 
 `spec` declares followers, `run` runs one, `host` runs all that are declared on the log;

@@ -1,7 +1,7 @@
-"""The followers of a log: what they are, what they were told, and how they are doing.
+"""The followers of a log: their declarations, the requests made of them, and their status.
 
 Kept on the log itself, in the compacted topic `headrace-followers`: `NAME/spec`, `NAME/rebuild` and
-`NAME/status`. So whoever runs followers and whoever asks about them need to share nothing else.
+`NAME/status`. The processes that run followers and those that ask about them share nothing but the log.
 """
 
 import secrets
@@ -25,7 +25,7 @@ _SETTINGS = TopicSettings(partitions=1, configs={"cleanup.policy": "compact"})
 
 @dataclass(slots=True)
 class FollowEntry:
-    """What the log says of one follower. `rebuild` is the id of the last request; each is met once."""
+    """What the log says about one follower. `rebuild` is the id of the last request; each is done once."""
 
     spec: Follow | None = None
     rebuild: str = ""
@@ -55,7 +55,7 @@ class FollowCatalog:
         return {name: each for name, each in self.entries.items() if each.spec is not None}
 
     def add(self, follow: Follow) -> None:
-        """Declares a follower, or what it is from now on."""
+        """Declares a follower, or replaces its declaration."""
         self._write({f"{follow.name}/spec": follow.to_json()})
 
     def rebuild(self, name: str) -> str:
@@ -65,11 +65,11 @@ class FollowCatalog:
         return request
 
     def say(self, name: str, status: Mapping[str, Any]) -> None:
-        """How a follower is doing."""
+        """Publishes the status of a follower."""
         self._write({f"{name}/status": status})
 
     def remove(self, name: str) -> None:
-        """Forgets a follower: whoever runs it stops. Its target stays as it is."""
+        """Removes a follower; the process that runs it stops it. Its target stays as it is."""
         self._write({f"{name}/spec": None, f"{name}/rebuild": None, f"{name}/status": None})
 
     def close(self) -> None:

@@ -49,7 +49,7 @@ def read_change(key: bytes | None, value: bytes | None, style: Format) -> RowCha
     if style == "debezium":
         return _debezium(key, said)
     if key is None:
-        return Unreadable("the record has no key, so nothing tells its row from others")
+        return Unreadable("the record has no key, so its row cannot be distinguished from others")
     return RowChange(key, said) if style == "upserts" else _of_view(key, said)
 
 
@@ -62,7 +62,7 @@ def _debezium(key: bytes | None, said: Mapping[str, Any]) -> RowChange | Unreada
             "a truncate names no keys: `headrace capture resnapshot` of its table brings the deletes"
         )
     if key is None:
-        return Unreadable("the record has no key, so nothing tells its row from others")
+        return Unreadable("the record has no key, so its row cannot be distinguished from others")
     if op == "d":
         return RowChange(key, None)
     if op not in ("c", "r", "u"):

@@ -23,7 +23,7 @@ Rows = Iterable[tuple[bytes, Row]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """A row that is missing from the target, one too many there, or another than it must be."""
+    """A row that is missing from the target, is there but should not be, or differs."""
 
     identity: bytes
     kind: Literal["missing", "extra", "different"]

@@ -1,4 +1,4 @@
-"""Runs followers of a log, each in a thread of its own, and does what the catalog tells them."""
+"""Runs followers of a log, each in its own thread, and carries out the requests in the catalog."""
 
 import logging
 import threading
@@ -39,8 +39,8 @@ class _Running:
 class FollowHost:
     """The followers of these names, or, with none, all that the catalog has, until `stop`.
 
-    A follower that is declared, changed or removed there is started, restarted or stopped. One that
-    another process takes over is left to it.
+    A follower that is declared, changed or removed there is started, restarted or stopped. If another
+    process takes one over, it is left to that process.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class FollowHost:
             catalog.close()
 
     def _look(self, catalog: FollowCatalog) -> None:
-        """One look at the catalog: starts and stops followers, and says how they are."""
+        """Reads the catalog once: starts and stops followers, and publishes their status."""
         wanted = {
             name: entry for name, entry in catalog.refresh().items() if not self._names or name in self._names
         }
@@ -128,7 +128,7 @@ class FollowHost:
         return made
 
     def _stop(self, catalog: FollowCatalog, spec: Follow, why: str) -> None:
-        """Leaves a follower stopped until it is declared anew."""
+        """Leaves a follower stopped until it is declared again."""
         self._left[spec.name] = spec
         now_ms = self._clock.now_ms()
         status = FollowStatus(name=spec.name, state="stopped", at_ms=now_ms, error=why, error_at_ms=now_ms)
@@ -147,13 +147,13 @@ class FollowHost:
             running.ended = f"{type(error).__name__}: {error}; it is started again"
 
     def _may_start(self, spec: Follow) -> bool:
-        """Not if another process has taken it over, or it makes no sense; nor right after it died."""
+        """Not if another process has taken it over, or its declaration is wrong; nor right after it died."""
         if self._left.get(spec.name) == spec:
             return False
         return self._clock.monotonic_ms() >= self._died_ms.get(spec.name, -_RESTART_MS) + _RESTART_MS
 
     def _is_alive(self, running: _Running) -> bool:
-        """Whether its thread goes on; says so once if not."""
+        """Whether its thread is still running; reports once if not."""
         if running.ended is None:
             return True
         self._on_message(f"follower {running.spec.name}: {running.ended}")

@@ -1,7 +1,7 @@
 """The loop of a follower: reads its topic, and writes rows and position to its target in one transaction.
 
-Nothing is kept but what the target has. After a failure of either side both are opened again, and
-the target says where to go on; so each record takes effect once, wherever the process was killed.
+No state is kept but that in the target. After a failure of either side both are opened again, and
+the target says where to continue; so each record takes effect once, wherever the process was killed.
 """
 
 import logging
@@ -49,8 +49,8 @@ class FollowRun:
     """Runs one follower until `stop`; `run` belongs to one thread, the other methods to any.
 
     `on_status` gets the status whenever its state changes, and about once a second; `on_message`
-    what somebody should know. `run` returns when it was stopped, and raises FencedError when
-    another process has taken over. What cannot be mended by trying again leaves the follower in
+    what a person should know. `run` returns when it was stopped, and raises FencedError when
+    another process has taken over. An error that retrying cannot cure leaves the follower in
     the state "stopped", with the reason, until `rebuild`.
     """
 
@@ -96,9 +96,9 @@ class FollowRun:
         self._switched.set()
 
     def rebuild(self, request: str = "") -> None:
-        """Compares all rows with the log and corrects them; also goes on after a stop.
+        """Compares all rows with the log and corrects them; also continues after a stop.
 
-        A `request` that was met already, by whichever process, is not met again.
+        A `request` that any process has already carried out is not carried out again.
         """
         self._request = request or secrets.token_hex(8)
         self._switched.set()
@@ -146,7 +146,7 @@ class FollowRun:
             self._switched.wait()
 
     def _start(self, reader: TopicReader) -> FollowState:
-        """Claims the target, and brings it in order if the log does not continue from where it is."""
+        """Claims the target, and corrects it if the log does not continue from where it is."""
         facts = reader.facts()
         stored, now_ms = self._target.state(), self._clock.now_ms()
         start = decide_start(
@@ -246,10 +246,10 @@ class FollowRun:
             return merged(change, changes[change.key])
         return merged(change, self._target.get([change.key]).get(change.key))
 
-    # --- bringing the target in order ---------------------------------------------------------
+    # --- correcting the target ----------------------------------------------------------------
 
     def _repair(self, reader: TopicReader, state: FollowState, facts: TopicFacts) -> FollowState:
-        """Corrects every row that differs from the log's; rows that are right are not touched."""
+        """Corrects every row that differs from the log's; correct rows are not touched."""
         self._say("repairing", force=True)
         corrected = 0
         with ExpectedRows() as expected:
@@ -287,7 +287,7 @@ class FollowRun:
         if upserts:
             self._target.apply(upserts, (), state, refuse)
 
-    # --- what is told -------------------------------------------------------------------------
+    # --- messages -----------------------------------------------------------------------------
 
     def _set_aside(self, record: TopicRecord, reason: str) -> None:
         """Writes a dead letter, and waits until the log has it."""

@@ -110,7 +110,7 @@ def redis(url: str, *, prefix: str, values: Literal["json", "hash"] = "json") ->
         raise ConfigError(f"a cache is at redis://HOST:PORT or rediss://HOST:PORT, not at {parts.scheme}://")
     if not prefix:
         raise ConfigError(
-            "a cache needs a prefix, by which its keys are told from others: prefix='customer:'"
+            "a cache needs a prefix that distinguishes its keys from others: prefix='customer:'"
         )
     if values not in ("json", "hash"):
         raise ConfigError(f"values={values!r} is neither 'json' nor 'hash'")

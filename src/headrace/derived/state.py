@@ -66,7 +66,7 @@ class TopicFacts:
     """What the log says of a topic now.
 
     `goal` is how far it can be followed without half a transaction of its source; `tombstones_ms` is
-    how long deletes stay, None if for ever.
+    how long deletes stay, None if forever.
     """
 
     topic_id: str
@@ -94,11 +94,11 @@ def decide_start(
     is_empty: bool,
     now_ms: int,
 ) -> Start:
-    """Whether to go on from the stored position, or to bring the whole target in order.
+    """Whether to continue from the stored position, or to correct the whole target.
 
     An empty target is filled from the beginning of the topic. One that has rows, but no position
-    that the log still continues from, is repaired: what is read from now on would not tell
-    which of its rows are gone.
+    that the log still continues from, is repaired: records read from now on would not show
+    which of its rows no longer exist.
     """
     fresh = FollowState(topic=topic, topic_id=facts.topic_id, owner=owner, at_ms=now_ms)
     if stored is None:

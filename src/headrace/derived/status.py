@@ -1,4 +1,4 @@
-"""How a follower is doing, for people and for the console. Pure."""
+"""The status of a follower, for people and for the console. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 __all__ = ["FollowStatus", "State"]
 
-# building: rows are missing until it is through; repairing: all rows are compared with the log
+# building: rows are missing until that is complete; repairing: all rows are compared with the log
 State = Literal["starting", "building", "repairing", "following", "reconnecting", "stopped"]
 
 

@@ -39,14 +39,14 @@ class Target(Protocol):
         """Whether it has no rows."""
 
     def claim(self, state: FollowState) -> None:
-        """Writes the state, whoever's it was: from now on `state.owner` is the only one to write."""
+        """Writes the state, no matter who owned it: from now on only `state.owner` may write."""
 
     def apply(
         self, upserts: Mapping[bytes, Row], deletes: Collection[bytes], state: FollowState, refuse: Refuse
     ) -> None:
         """Writes rows and state in one transaction, or neither.
 
-        Rows that it cannot hold are told to `refuse`, with the reason, before the transaction
+        Rows that it cannot hold are reported to `refuse`, with the reason, before the transaction
         ends, and left as they were. Raises FencedError if the target is claimed by another
         owner, StateLost if it has no state.
         """

@@ -1,8 +1,8 @@
 """Objects through `pyarrow.fs`: S3, GCS, Azure, HDFS, and folders of a disk.
 
-Object stores show an object when it is complete. File systems show it while it is written, so there
-it is written beside and renamed. A reader still cannot tell every broken upload from a whole object:
-what is put carries a checksum of its own.
+Object stores show an object when it is complete. File systems show it while it is written, so there it
+is written under another name and renamed. A reader still cannot distinguish every broken upload from a
+whole object, so whatever is put must have its own checksum.
 """
 
 import os

@@ -1,11 +1,11 @@
 """Personal data: fields that are sealed with a key of their subject, and subjects that are forgotten.
 
 A sealed value is a text that only the key of its subject opens (`cipher.py`). Keys are kept apart from
-the log, wrapped by a master key, in a small database (`keys.py`); whoever destroys the key of a subject
-makes everything that was sealed with it unreadable, wherever copies of it are (`forget.py`).
+the log, wrapped by a master key, in a small database (`keys.py`); destroying the key of a subject makes
+everything that was sealed with it unreadable, wherever copies of it are (`forget.py`).
 
 Promises: a personal value is never written in the clear; a destroyed key is in no file of the store; a
-subject that is forgotten stays so, though a crash comes between any two steps. May import the ground
+subject that is forgotten stays forgotten, even after a crash between any two steps. May import the ground
 floor only.
 """
 

@@ -1,13 +1,13 @@
-"""Forgetting a subject: its key is destroyed, what is in the clear goes, and a receipt says so.
+"""Forgetting a subject: its key is destroyed, values in the clear are removed, and a receipt says so.
 
-Theory of operation. What is being forgotten stands in the store's table `forgetting` before anything
-else happens, with the number of the step that comes next; each step may be repeated. So a crash between
-any two is finished by whoever opens the store next (`pending`).
+Theory of operation. Before anything else happens, the subject is entered in the store's table
+`forgetting`, with the number of the next step; each step may be repeated. So after a crash between any
+two, the process that opens the store next completes them (`pending`).
 
-1. the keys go, in one transaction with the note that tells other processes;
+1. the keys are deleted, in one transaction with the note that informs other processes;
 2. the store's file is written again without what was deleted;
-3. what the log has in the clear goes (`clear`, which the caller brings, for only it knows the log);
-4. the receipt is written, and the entry goes.
+3. what the log has in the clear is removed (by `clear`, from the caller, because only it knows the log);
+4. the receipt is written, and the entry is deleted.
 """
 
 import os
@@ -42,7 +42,7 @@ Clear = Callable[[str], Cleared]
 
 @dataclass(frozen=True, slots=True)
 class Forgetting:
-    """A subject on its way out, as the store has it."""
+    """A subject that is being forgotten, as the store has it."""
 
     name: bytes
     step: int
@@ -102,7 +102,7 @@ def _finish(store: KeyStore, task: Forgetting, clear: Clear) -> Path:
         reached("keys destroyed")
     if task.step < 2:
         store.tidy()
-        task = _next(store, task, ["the file of keys was written again without them"])
+        task = _next(store, task, ["the key file was written again without them"])
         reached("store tidied")
     if task.step < 3:
         cleared = clear(task.subject)

@@ -3,13 +3,14 @@
 | table | what it has |
 |---|---|
 | `keys` | the key of each subject, encrypted with the master key |
-| `forgotten` | which subjects were forgotten, in order: so other processes drop what they remember |
-| `forgetting` | what is being forgotten, and how far that is (`forget.py`) |
-| `store` | a value that tells whether the master key is the right one |
+| `forgotten` | which subjects were forgotten, in order, so that other processes drop what they remember |
+| `forgetting` | what is being forgotten, and the next step (`forget.py`) |
+| `store` | a value that shows whether the master key is the right one |
 
-Subjects are named by what the master key makes of their names, so the file does not tell whom it has
-keys of. Every row is authenticated by the master key: a damaged or exchanged one is found when it is
-read. Deleted rows are overwritten (`secure_delete`), and there is no write-ahead log that could keep them.
+Subjects are named by a value derived from their names and the master key, so the file does not reveal
+whose keys it has. Every row is authenticated by the master key: a damaged or exchanged one is found when
+it is read. Deleted rows are overwritten (`secure_delete`), and there is no write-ahead log that could keep
+them.
 """
 
 import os

@@ -1,6 +1,6 @@
 """Where the keys of an application's subjects are, and its master key.
 
-`HEADRACE_KEYS` names the file of keys; without it, it is `personal/keys.db` in the application's data
+`HEADRACE_KEYS` names the key file; without it, it is `personal/keys.db` in the application's data
 folder. `HEADRACE_MASTER_KEY` says where the master key is (`env:NAME` or `file:PATH`); without it, it is
 `personal/master.key` in that folder, made when it is first needed.
 """
@@ -26,7 +26,7 @@ MASTER_KEY: Final = "HEADRACE_MASTER_KEY"
 
 @dataclass(frozen=True, slots=True)
 class KeyPlace:
-    """A file of keys, and where its master key is."""
+    """A key file, and where its master key is."""
 
     path: Path
     master: str
@@ -65,7 +65,7 @@ def _make_master(path: Path) -> None:
         file.flush()
         os.fsync(file.fileno())
     try:
-        os.link(part, path)  # whoever comes second uses the first one's
+        os.link(part, path)  # the second process uses the key of the first
     except FileExistsError:
         pass
     finally:

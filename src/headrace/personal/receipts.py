@@ -1,7 +1,7 @@
 """Receipts: signed statements of what was forgotten, when and where. Pure.
 
 A receipt is JSON, signed with Ed25519 over all members but the signature, in the order of their names.
-The signing key follows from the master key, so a receipt is checked by whoever has that, or by anybody who
+The signing key is derived from the master key, so a receipt can be checked by anybody who has that, or who
 was given the public key.
 """
 
@@ -48,7 +48,7 @@ def sign_receipt(receipt: Receipt, signing: bytes) -> dict[str, Any]:
 
 
 def check_receipt(found: Any, known_key: str) -> Receipt:
-    """The receipt, if it was signed by whoever has the private part of this public key.
+    """The receipt, if it was signed with the private part of this public key.
 
     Raises CorruptionError if it was changed, and RequestError if it is no receipt.
     """

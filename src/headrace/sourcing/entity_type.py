@@ -323,7 +323,7 @@ def _schema(kind: Any) -> dict[str, Any]:
 
 
 def _code_of(function: Callable[..., Any]) -> str:
-    """What a function does, as far as its own code tells; comments and line numbers do not count."""
+    """What a function does, as far as its own code shows; comments and line numbers do not count."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     return "" if code is None else _flat(code)
 

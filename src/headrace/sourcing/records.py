@@ -8,7 +8,7 @@
 | `APP.TYPE.snapshots` | entity | version, state, and the code it fits | none |
 
 Partition n of each belongs together: the key decides as in Kafka's own clients (murmur2), and
-whoever owns the partition of commands is the only one to write the other three.
+only the owner of the partition of commands writes the other three.
 """
 
 import base64

@@ -3,7 +3,7 @@
 A timer is a record of the compacted topic `APP.timers` whose key is the id of its command. The
 owner of a partition knows all timers in it; when one is due, the command and the end of the timer
 (a tombstone) are one transaction, under a transactional id of the partition, so that each is sent
-once, whoever fails when.
+once, no matter what fails when.
 """
 
 import heapq
@@ -80,7 +80,7 @@ class TimerQueue:
         heapq.heappush(self._due, (timer.due_ms, key))
 
     def due(self, now_ms: int, most: int = _MOST_TIMERS) -> list[Timer]:
-        """Those whose time has come, in order; they stay until `apply` is told of their end."""
+        """Those that are due, in order; they stay until `apply` learns that they ended."""
         found: dict[bytes, Timer] = {}
         while self._due and self._due[0][0] <= now_ms and len(found) < most:
             due_ms, key = heapq.heappop(self._due)
@@ -121,7 +121,7 @@ class TimerWorker:
         self._failure: HeadraceError | None = None
 
     def run(self) -> None:
-        """Sends what is due; after a failure it joins again and reads its partitions anew."""
+        """Sends what is due; after a failure it joins again and reads its partitions from the start."""
         while not self._stopping.is_set():
             try:
                 self._fire_until_stopped()

@@ -88,7 +88,7 @@ def wait_committed_ends(fetcher: RawFetcher, topic: str) -> dict[int, int]:
     """The ends of the partitions, once all that was written before this call is committed or aborted.
 
     The marker of a transaction reaches its partitions one after the other, so an answer may be
-    read before the events that it tells of. Raises RetriableError if a transaction does not end.
+    read before the events that it reports. Raises RetriableError if a transaction does not end.
     """
     written = fetcher.offsets(topic, LATEST, committed=False)
     deadline = time.monotonic() + _COMMIT_TIMEOUT_S

@@ -75,9 +75,7 @@ class StandaloneCluster:
             if machine:
                 started = machine.popen(command, environment, log)
             else:
-                started = subprocess.Popen(
-                    command, cwd=self._folder, env=environment, stdout=log, stderr=log
-                )
+                started = subprocess.Popen(command, cwd=self._folder, env=environment, stdout=log, stderr=log)
         self._processes.append(started)
         self._await(name, r"(Successfully registered with master)")
         return started

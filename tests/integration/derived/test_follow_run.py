@@ -170,7 +170,7 @@ def test_what_cannot_be_read_becomes_a_dead_letter_and_the_rest_goes_on(bootstra
         assert run.status.dead == 3
     reasons = [dict(each)["headrace.dead.reason"].decode() for each in headers_of(bootstrap, follow.dead)]
     assert sorted(each.split(":")[0] for each in reasons) == [
-        "the record has no key, so nothing tells its row from others",
+        "the record has no key, so its row cannot be distinguished from others",
         "the value is JSON, but not an object",
         "the value is not JSON",
     ]

@@ -265,7 +265,8 @@ class _Session:
         if reached >= self.position["lsn"]:
             reached = max(reached, self.stream.sent_lsn)
         ((behind, held, next_xid),) = self.queries.query(
-            f"SELECT pg_current_wal_lsn() - '{format_lsn(reached)}'::pg_lsn, pg_current_wal_lsn() - restart_lsn,"
+            f"SELECT pg_current_wal_lsn() - '{format_lsn(reached)}'::pg_lsn,"
+            " pg_current_wal_lsn() - restart_lsn,"
             " pg_snapshot_xmax(pg_current_snapshot()) FROM (SELECT) AS one LEFT JOIN pg_replication_slots"
             f" ON slot_name = {literal(self.stream.slot)}"
         )
@@ -277,7 +278,7 @@ class _Session:
         )
 
     def _transactions_behind(self, next_xid: int) -> int | None:
-        """At most: the ids that were given out since the last transaction that was read; None before one was."""
+        """At most: the ids given out since the last transaction that was read; None before the first."""
         if self._last_commit is None:
             return None
         return (next_xid - 1 - self._last_commit.xid) % _XIDS

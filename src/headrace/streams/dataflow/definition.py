@@ -373,7 +373,7 @@ def _windowed(operator: WindowNode, node: Node, rows: DataFrame, reached: int) -
 
 
 def spread(schema: pa.Schema, keys: Sequence[str]) -> Column:
-    """The group of a row by its key; Spark tells 0.0 from -0.0 when it hashes, so such keys stay together."""
+    """The group of a row by its key; Spark hashes 0.0 and -0.0 differently, so such keys stay together."""
     floating = any(pa.types.is_floating(schema.field(name).type) for name in keys)
     return F.lit(0) if floating or not keys else F.abs(F.hash(*keys)) % _GROUPS
 
@@ -404,7 +404,7 @@ def _without_place(rows: DataFrame) -> DataFrame:
 def stepped(
     rows: DataFrame, steps: Sequence[Step], schema: pa.Schema, *, beside: Sequence[str] = PLACE
 ) -> DataFrame:
-    """Rows behind a user's steps, with what stands beside their columns: their place in time."""
+    """Rows after a user's steps, with the columns `beside` theirs: their place in time."""
     if not steps:
         return rows.select(*[f"`{name}`" for name in schema.names], *beside)
     own = [name for name in rows.columns if name not in beside]

@@ -66,7 +66,7 @@ def start_graph(
 ) -> StreamingQuery:
     """Starts the query; `output` gets each batch's messages, and may get a batch again after a failure.
 
-    State is kept beside the checkpoint, or, with `records`, where these are. Every stage has as many
+    State is kept next to the checkpoint, or, with `records`, where these are. Every stage has as many
     `tasks`, or as many as Spark's shuffles have partitions.
     """
     folder, graph = Path(checkpoint), query.graph

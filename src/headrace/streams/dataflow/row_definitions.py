@@ -1,6 +1,6 @@
 """The batch definitions of operators on rows and of sets of rows, in Spark's own SQL.
 
-They are what the documentation says of each; rows carry their place in time beside their columns.
+They are what the documentation says of each; rows carry their place in time next to their columns.
 """
 
 from collections.abc import Sequence
