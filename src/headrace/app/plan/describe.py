@@ -9,11 +9,13 @@ from headrace.app.plan.graph import AppGraph, ViewLine, describe_window, graph_o
 from headrace.app.plan.names import dead_topic, frame_query, late_topic
 from headrace.app.plan.planner import AppPlan, PlannedFrame, PlannedStream, PlannedView
 from headrace.app.plan.stages import stages_of
+from headrace.app.plan.topology import row_topics
 from headrace.app.status.description import (
     AppDescription,
     OperatorDescription,
     PipelineEdge,
     PipelineNode,
+    QueryDescription,
     StateDescription,
     StoreDescription,
     StreamDescription,
@@ -46,7 +48,38 @@ def describe_app(
         edges=tuple(dict.fromkeys(each for each in drawn if isinstance(each, PipelineEdge))),
         states=tuple(_states(plan, graph)),
         entities=tuple(each.describe() for each in plan.app.entity_types.values()),
+        queries=tuple(_queries(plan)),
     )
+
+
+# --- queries ------------------------------------------------------------------------------------
+
+
+def _queries(plan: AppPlan) -> Iterator[QueryDescription]:
+    """Who reads what and writes what; folders as `RunOptions.query_folder` and its like have them."""
+    asides = (dead_topic(plan.app.name), late_topic(plan.app.name))
+    for planned in plan.streams:
+        yield QueryDescription(
+            name=planned.name,
+            folder=f"queries/{planned.name}",
+            reads={planned.name: planned.stream.spec.group},
+            rows=tuple(row_topics(planned)),
+            asides=asides if planned.name not in asides else (),
+        )
+    for frame in plan.frames:
+        yield QueryDescription(
+            name=frame_query(frame.view.name),
+            folder=f"frames/{frame.view.name}",
+            reads=dict.fromkeys(sorted(frame.topics), ""),
+            asides=asides[:1],
+        )
+    for flow in plan.graphs:
+        yield QueryDescription(
+            name=flow.name,
+            folder=f"dataflows/{flow.view.name}",
+            reads={each.spec.topic: each.spec.group for each in flow.graph.sources},
+            asides=asides,
+        )
 
 
 # --- state --------------------------------------------------------------------------------------

@@ -31,11 +31,12 @@ __all__ = ["AppPlan", "PlannedFrame", "PlannedStream", "PlannedView", "plan_app"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedFrame:
-    """One query: a plain streaming DataFrame of the user's own."""
+    """One query: a plain streaming DataFrame of the user's own, and the topics that it reads."""
 
     view: View
     frame: DataFrame
     schema: ViewSchema
+    topics: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +67,7 @@ def plan_app(app: App, spark: SparkSession) -> AppPlan:
         plan_graph(app.name, view, result, spark) for view, result in results.values() if is_dataflow(result)
     )
     reading = [
-        *((each.view, _topics_read(each.frame)) for each in frames),
+        *((each.view, each.topics) for each in frames),
         *((each.view, {source.spec.topic for source in each.graph.sources}) for each in graphs),
     ]
     return AppPlan(app=app, streams=with_stages(app, streams, reading), frames=frames, graphs=graphs)
@@ -111,7 +112,7 @@ def _plan_frame(view: View, frame: DataFrame) -> PlannedFrame:
         _require_streamable(frame, "Update")
         columns = to_arrow_schema(frame.schema, timezone="UTC")
         schema = ViewSchema(view.name, view.key, columns, keep_changes=10_000)
-    return PlannedFrame(view=view, frame=frame, schema=schema)
+    return PlannedFrame(view=view, frame=frame, schema=schema, topics=_topics_read(frame))
 
 
 def _topics_read(frame: DataFrame) -> frozenset[str]:

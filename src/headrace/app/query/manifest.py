@@ -91,6 +91,10 @@ class Manifest:
         maker = (*declared.maker[:2], self.reads)
         return replace(declared, letters_of=queries, begins=begins, maker=maker)
 
+    def reads_records_of(self, maker: "Manifest") -> bool:
+        """Whether the rows that it reads are this query's; older versions noted neither side's build."""
+        return maker.query_id in self.reads.split(",") or not (self.reads or maker.outputs)
+
     @classmethod
     def read(cls, folder: Path) -> "Manifest | None":
         """The folder's manifest, if there is one.

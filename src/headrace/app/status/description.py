@@ -20,6 +20,7 @@ __all__ = [
     "OperatorDescription",
     "PipelineEdge",
     "PipelineNode",
+    "QueryDescription",
     "StateDescription",
     "StoreDescription",
     "StreamDescription",
@@ -94,6 +95,23 @@ class ViewDescription:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QueryDescription:
+    """A query: the topics that it reads, each with the group of its progress, and those that it writes.
+
+    When a group has come to an offset, everything that the query makes of the records before it is
+    on the log. The group is "" where only Spark knows how far the query is. `rows` are the topics
+    of one record a row, `asides` those of dead and late records. `folder`, below the data folder,
+    has the query's manifest.
+    """
+
+    name: str
+    folder: str
+    reads: Mapping[str, str]
+    rows: tuple[str, ...] = ()
+    asides: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineNode:
     """A node of the graph: `kind` is topic, query, step, window, join, table, group, view or hook."""
 
@@ -151,6 +169,7 @@ class AppDescription:
     edges: tuple[PipelineEdge, ...]
     states: tuple[StateDescription, ...] = ()
     entities: tuple[Mapping[str, Any], ...] = ()
+    queries: tuple[QueryDescription, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, for `from_json`."""
@@ -172,6 +191,7 @@ class AppDescription:
             edges=tuple(PipelineEdge(**each) for each in data["edges"]),
             states=tuple(_state(each) for each in data.get("states", ())),
             entities=tuple(data.get("entities", ())),
+            queries=tuple(_query(each) for each in data.get("queries", ())),
         )
 
 
@@ -180,6 +200,11 @@ def _state(fields: dict[str, Any]) -> StateDescription:
         OperatorDescription(**{**each, "inputs": tuple(each["inputs"])}) for each in fields["operators"]
     ]
     return StateDescription(**{**fields, "operators": tuple(operators)})
+
+
+def _query(fields: dict[str, Any]) -> QueryDescription:
+    lists = {name: tuple(fields[name]) for name in ("rows", "asides")}
+    return QueryDescription(**{**fields, **lists})
 
 
 def _view(fields: dict[str, Any]) -> ViewDescription:

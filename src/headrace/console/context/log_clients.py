@@ -7,7 +7,7 @@ from queue import Empty, LifoQueue
 
 from confluent_kafka.admin import AdminClient
 
-from headrace.client import Connection, RawFetcher, TopicLayout, admin
+from headrace.client import Connection, GroupOffsets, RawFetcher, TopicLayout, admin
 from headrace.client.topics import Log
 from headrace.clock import Clock
 
@@ -26,6 +26,7 @@ class LogClients:
         self._clock = clock
         self._lock = threading.Lock()
         self._fetchers: LifoQueue[RawFetcher] = LifoQueue()
+        self._groups: dict[str, LifoQueue[GroupOffsets]] = {}
         self._layouts: dict[str, tuple[int, TopicLayout]] = {}
         self._admin: AdminClient | None = None
 
@@ -43,6 +44,23 @@ class LogClients:
             raise
         finally:
             self._fetchers.put(fetcher)
+
+    @contextmanager
+    def group_offsets(self, group: str) -> Iterator[GroupOffsets]:
+        """The offsets of a group for the length of the block, through connections of this caller alone."""
+        with self._lock:
+            idle = self._groups.setdefault(group, LifoQueue())
+        try:
+            offsets = idle.get_nowait()
+        except Empty:
+            offsets = GroupOffsets(self._connection, group)
+        try:
+            yield offsets
+        except BaseException:
+            offsets.close()  # half an answer may be on its way
+            raise
+        finally:
+            idle.put(offsets)
 
     def layout(self, topic: str) -> TopicLayout:
         """A topic's id and partitions, at most two seconds old; raises RequestError if there is none."""
@@ -71,3 +89,6 @@ class LogClients:
     def close(self) -> None:
         while not self._fetchers.empty():
             self._fetchers.get_nowait().close()
+        for idle in self._groups.values():
+            while not idle.empty():
+                idle.get_nowait().close()

@@ -15,7 +15,7 @@ from typing import Any
 from headrace.client import CommittedOffset, Connection, GroupOffsets, RawFetcher
 from headrace.streams.event_time import PartitionTime
 
-__all__ = ["GroupProgress", "stage_watermark"]
+__all__ = ["GroupProgress", "stage_offsets", "stage_watermark"]
 
 _MAX_NOTE_BYTES = 4096  # offset.metadata.max.bytes, as Kafka's brokers have it
 
@@ -83,6 +83,24 @@ def stage_watermark(offsets: GroupOffsets, fetcher: RawFetcher, topic: str, quer
     committed = offsets.fetch(topic, sorted(fetcher.layout(topic).leaders))
     found = [_watermark(each.metadata, query_id) for each in committed.values()]
     return max((each for each in found if each is not None), default=None)
+
+
+def stage_offsets(offsets: GroupOffsets, topic: str, partitions: list[int], query_id: str) -> dict[int, int]:
+    """How far a query is on a topic: all that it made of records before these offsets is on the log.
+
+    Partitions of which another query, or nobody, has noted the progress are left out.
+    """
+    committed = offsets.fetch(topic, partitions)
+    return {
+        partition: each.offset for partition, each in committed.items() if _is_of(each.metadata, query_id)
+    }
+
+
+def _is_of(note: str, query_id: str) -> bool:
+    try:
+        return bool(json.loads(note)["query"] == query_id)
+    except (ValueError, KeyError, TypeError):
+        return False
 
 
 def _watermark(note: str, query_id: str) -> int | None:

@@ -1,6 +1,5 @@
 """Rows of a view over HTTP: filtered, ordered, by pages, as JSON or CSV, and no older than a token."""
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -21,7 +20,7 @@ from headrace.console.api.schemas import (
     ref,
     string,
 )
-from headrace.console.ask.view_state import not_built, reflected_for_api, watch_view
+from headrace.console.ask.view_state import not_built, reflected_for_api
 from headrace.console.problems import ProblemError
 from headrace.console.routes.views.row_selection import (
     CursorSegment,
@@ -32,15 +31,10 @@ from headrace.console.routes.views.row_selection import (
     read_cursor,
     segments_after,
 )
+from headrace.console.routes.views.token_waits import TokenWait
 from headrace.console.routes.views.views import VIEW
 from headrace.console.security import Role
-from headrace.console.write.tokens import (
-    WrittenOffsets,
-    decode_token,
-    encode_token,
-    merge_positions,
-    missing_positions,
-)
+from headrace.console.write.tokens import decode_token, encode_token, merge_positions
 from headrace.errors import RequestError, RetriableError
 from headrace.views import (
     AsOf,
@@ -78,68 +72,15 @@ class RowPage:
 async def get_rows(call: Call) -> Response:
     view = await call.context.workers.run(call.context.application.view, call["view"])
     wanted = merge_positions(decode_token(each) for each in call["token"])
-    deadline = asyncio.get_running_loop().time() + _wait_s(call)
+    waiting = TokenWait(call, view, wanted, _wait_s(call))
     page = await call.context.workers.run(_read, call, view)
-    asked = _asked(view, wanted, page.reflected)
-    while missing_positions(asked, page.reflected.offsets):
-        await _wait_reflected(call, view, asked, deadline)
+    while not await waiting.is_over(page.reflected):
         page = await call.context.workers.run(_read, call, view)
     return await call.context.workers.run(_response, call, page)
 
 
 def _wait_s(call: Call) -> float:
     return float(min(call["wait_ms"], call.context.settings.max_wait_ms)) / 1000
-
-
-def _asked(view: ViewDescription, wanted: WrittenOffsets, reflected: Reflected) -> dict[str, dict[int, int]]:
-    """Of a token, what this view can reflect; raises ProblemError if that is nothing.
-
-    A token may tell of several topics, for it follows a client through all its writes;
-    each view waits for its own.
-    """
-    reads = {*reflected.offsets, *(each for each in [view.stream] if each is not None)}
-    asked = {topic: dict(each) for topic, each in wanted.items() if topic in reads or not reads}
-    if wanted and not asked:
-        known, given = ", ".join(sorted(reads)), ", ".join(sorted(wanted))
-        raise ProblemError(
-            400,
-            f"view {view.name!r} reads {known}, but the token is for {given}",
-            "omit the token, or use one from a write to a topic that the view reads",
-            kind="foreign-token",
-        )
-    return asked
-
-
-async def _wait_reflected(call: Call, view: ViewDescription, asked: WrittenOffsets, deadline: float) -> None:
-    """Returns once the view reflects what is asked; raises ProblemError "not yet" at the deadline.
-
-    A user who may no longer read waits no longer than a subscriber for a sign of life.
-    """
-    loop = asyncio.get_running_loop()
-    async with watch_view(call.context, view).following() as watch:
-        while True:
-            version = watch.version
-            reflected = watch.value.reflected.offsets if watch.value is not None else {}
-            behind = missing_positions(asked, reflected)
-            if not behind:
-                return
-            left = deadline - loop.time()
-            if left <= 0 or call.context.stopping.is_set():
-                raise _not_yet(view.name, behind)
-            await watch.wait_change(version, min(left, call.context.settings.heartbeat_ms / 1000))
-            call.check_still_allowed()
-
-
-def _not_yet(view: str, behind: WrittenOffsets) -> ProblemError:
-    offsets = sum(offset for each in behind.values() for offset in each.values())
-    return ProblemError(
-        409,
-        f"view {view!r} does not reflect this token yet: {offsets} offsets are missing",
-        "try again with a longer wait_ms, or check that its application is running",
-        kind="not-yet",
-        members={"missing": {topic: dict(each) for topic, each in behind.items()}},
-        headers={"Retry-After": "1"},
-    )
 
 
 # --- reading; blocks -----------------------------------------------------------------------------
