@@ -64,6 +64,9 @@ class ConsoleSettings:
     )
     threads: int = setting(16, "Threads for calls that wait for the log or a disk.")
     max_waiting: int = setting(1_000, "Calls that may wait for such a thread; further ones get a 503.")
+    question_timeout_ms: int = setting(
+        300_000, "Longest that a process may take which the console starts to trace a row, or to make states."
+    )
     poll_ms: int = setting(50, "How often a view or topic with subscribers or waiting reads is checked.")
 
     def __post_init__(self) -> None:
@@ -91,5 +94,6 @@ _AT_LEAST_ONE = (
         "threads",
         "max_waiting",
         "poll_ms",
+        "question_timeout_ms",
     ),
 )

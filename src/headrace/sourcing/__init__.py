@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from headrace.sourcing.history import History as History
     from headrace.sourcing.history import PastState as PastState
     from headrace.sourcing.history import list_entities as list_entities
+    from headrace.sourcing.history import read_events as read_events
+    from headrace.sourcing.history import state_changes as state_changes
     from headrace.sourcing.history import steps_of as steps_of
     from headrace.sourcing.reactions import Happened as Happened
     from headrace.sourcing.reactions import Reaction as Reaction
@@ -53,7 +55,7 @@ __getattr__, __dir__, __all__ = lazily(
         "client": "CommandSender new_command_id",
         "entities": "Entities Entity EntityKind",
         "entity_type": "EntityType Rejected make_entity_type",
-        "history": "History PastState list_entities steps_of",
+        "history": "History PastState list_entities read_events state_changes steps_of",
         "reactions": "Happened Reaction Send reaction_group",
         "records": "Answer Command Event Topics format_time",
         "sealing": "DescribedKind FindKeys Sealing needs_keys",

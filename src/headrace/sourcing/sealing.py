@@ -69,12 +69,14 @@ class Sealing:
     """Seals and opens what belongs to the entities of one type.
 
     `known` is what was forgotten when the states in memory were read (`KeyStore.forgotten`): nothing is
-    sealed for a subject that was forgotten after that.
+    sealed for a subject that was forgotten after that. `is_withheld` opens nothing: every personal field
+    is read as that of a subject that was forgotten.
     """
 
     kind: SealedKind
     find_keys: FindKeys = no_keys
     known: int | None = None
+    is_withheld: bool = False
 
     def remember_forgotten(self) -> None:
         """To be called before states are read."""
@@ -169,6 +171,8 @@ class Sealing:
         return {**data, **{name: self._open_one(data[name], subject) for name in sealed}}
 
     def _open_one(self, sealed: str, subject: str) -> Any:
+        if self.is_withheld:
+            return None
         try:
             return self.find_keys().open(sealed, subject=subject)
         except CorruptionError as error:

@@ -1,12 +1,14 @@
 """Commands over HTTP: answered as in Python, and described from their types."""
 
 import json
+import os
+import sys
 import urllib.error
 import urllib.request
 
 import pytest
 from tests.integration.sourcing.bank import app
-from tests.integration.sourcing.serving import serving
+from tests.integration.sourcing.serving import ACCOUNTS, serving
 
 from headrace.app.options import RunOptions
 from headrace.app.run.serving import _description
@@ -19,9 +21,12 @@ from headrace.testing.console import ConsoleProcess
 @pytest.fixture(scope="module")
 def console(tmp_path_factory):
     folder = tmp_path_factory.mktemp("console")
-    with running_broker(folder / "log") as broker:
+    with pytest.MonkeyPatch.context() as environment, running_broker(folder / "log") as broker:
+        # The console asks the application's code in a process of its own, which finds the same modules.
+        environment.setenv("PYTHONPATH", os.pathsep.join(sys.path))
         bootstrap = f"127.0.0.1:{broker.port}"
-        described = _description(app, RunOptions(data=folder), Connection(bootstrap_servers=bootstrap))
+        options = RunOptions(data=folder, file=ACCOUNTS)
+        described = _description(app, options, Connection(bootstrap_servers=bootstrap))
         write_description(folder, described)
         with (
             serving(bootstrap, app.entity_types, app.name),
@@ -69,3 +74,69 @@ def test_every_command_has_a_path_in_the_document_with_the_types_of_its_fields(c
     schema = operation["requestBody"]["content"]["application/json"]["schema"]
     assert schema["properties"] == {"amount": {"type": "integer"}} and schema["required"] == ["amount"]
     assert "type" not in [each["name"] for each in operation["parameters"]]
+
+
+def get(console, path):
+    try:
+        with urllib.request.urlopen(f"{console.url}/v1/entities{path}", timeout=120) as response:
+            return response.status, json.load(response)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+
+
+def test_entities_are_listed_by_type_and_by_pages(console):
+    for each in ("l-1", "l-2", "l-3"):
+        assert post(console, f"account/{each}/commands/Deposit", {"amount": 1})[0] == 200
+    status, found = get(console, "")
+    assert (
+        status == 200
+        and found["types"][0]["type"] == "account"
+        and "Deposit" in found["types"][0]["commands"]
+    )
+    status, first = get(console, "/account?prefix=l-&limit=2")
+    assert first["entities"] == [{"entity": "l-1", "version": 1}, {"entity": "l-2", "version": 1}]
+    assert (first["count"], first["next"]) == (3, "l-2")
+    status, last = get(console, f"/account?prefix=l-&after={first['next']}")
+    assert [each["entity"] for each in last["entities"]] == ["l-3"] and last["next"] is None
+    assert get(console, "/acount")[0] == 404
+
+
+def test_a_history_has_every_event_with_its_command_and_the_state_that_it_left(console):
+    post(
+        console, "account/h-1/commands/Deposit?command_id=one&cause=letter&correlation=case-7", {"amount": 5}
+    )
+    post(console, "account/h-1/commands/Move?command_id=two", {"amounts": [2, -4]})
+    status, found = get(console, "/account/h-1/history")
+    assert status == 200 and found["version"] == 3
+    first = found["events"][0]
+    assert (first["type"], first["data"], first["cause"], first["correlation"]) == (
+        "Deposited",
+        {"amount": 5},
+        "letter",
+        "case-7",
+    )
+    assert [each["command"] for each in found["events"]] == [
+        {"id": "one", "name": "Deposit"},
+        {"id": "two", "name": "Move"},
+        {"id": "two", "name": "Move"},
+    ]
+    assert [each["version"] for each in get(console, "/account/h-1/history?limit=2")[1]["events"]] == [2, 3]
+    status, found = get(console, "/account/h-1/history?states=true&from=2")
+    assert status == 200, found
+    assert [each["state"] for each in found["events"]] == [
+        {"balance": 7, "changes": 2},
+        {"balance": 3, "changes": 3},
+    ]
+    assert found["events"][1]["changed"] == {"balance": [7, 3], "changes": [2, 3]}
+    assert get(console, "/account/h-1/state")[1]["state"] == {"balance": 3, "changes": 3}
+    assert get(console, "/account/h-1/state?version=1")[1]["state"] == {"balance": 5, "changes": 1}
+    at = first["at"].replace("+", "%2B")
+    assert get(console, f"/account/h-1/state?time={at}")[1]["version"] >= 1
+    assert get(console, "/account/h-1/state?version=4")[0] == 404
+    assert get(console, "/account/nobody/state")[0] == 404
+    assert get(console, "/account/nobody/history")[1] == {
+        "type": "account",
+        "entity": "nobody",
+        "version": 0,
+        "events": [],
+    }

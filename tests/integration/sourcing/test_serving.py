@@ -56,7 +56,7 @@ def test_a_type_that_nobody_has_served_yet_is_told_of_without_advice_to_create_i
     for ask in (
         History(connection, app, kind, "a-1").now,
         History(connection, app, kind, "a-1").events,
-        lambda: list_entities(connection, app, kind),
+        lambda: list_entities(connection, app, kind.name),
     ):
         with pytest.raises(RequestError, match=r"no account yet.*headrace serve") as raised:
             ask()
@@ -199,7 +199,7 @@ def test_entities_are_listed_with_their_versions(bootstrap, bank, app):
     for each in range(3):
         bank.account(f"a-{each}").send_and_wait(Move((1,) * (each + 1)))
     kind = account_type(partitions=2)
-    found = list_entities(Connection(bootstrap_servers=bootstrap), app, kind)
+    found = list_entities(Connection(bootstrap_servers=bootstrap), app, kind.name)
     assert found == {"a-0": 1, "a-1": 2, "a-2": 3}
 
 

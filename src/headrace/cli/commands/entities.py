@@ -1,6 +1,7 @@
 """`headrace serve` and `headrace entity`: an application's entities, served and looked into."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +18,6 @@ from headrace.cli.show.entities import (
     render_explanation,
     render_history,
     render_state,
-    state_changes,
 )
 from headrace.cli.terminal.output import Output
 from headrace.cli.terminal.times import parse_time
@@ -48,6 +48,13 @@ OptionalBootstrap = Annotated[
         envvar="HEADRACE_BOOTSTRAP",
         metavar="HOST:PORT[,…]",
         help="The log. Default: that of the application if it runs here, else 127.0.0.1:9092.",
+    ),
+]
+Sealed = Annotated[
+    bool,
+    typer.Option(
+        "--sealed",
+        help="Leave personal fields sealed; states are made as if their subjects had been forgotten.",
     ),
 ]
 UntilStdinCloses = Annotated[
@@ -125,17 +132,22 @@ def list_(file: File, type_: TypeName, bootstrap: OptionalBootstrap = None, as_j
     from headrace.sourcing import list_entities
 
     loaded, kind, connection = _loaded(file, type_, bootstrap)
-    found = list_entities(connection, loaded.name, kind)
+    found = list_entities(connection, loaded.name, kind.name)
     entities = [{"entity": name, "version": count} for name, count in found.items()]
     Output(as_json=as_json).document({"type": type_, "entities": entities}, render_entities)
 
 
 @app.command("show")
 def show(
-    file: File, type_: TypeName, entity: EntityId, bootstrap: OptionalBootstrap = None, as_json: Json = False
+    file: File,
+    type_: TypeName,
+    entity: EntityId,
+    sealed: Sealed = False,
+    bootstrap: OptionalBootstrap = None,
+    as_json: Json = False,
 ) -> None:
     """Show the state of an entity now."""
-    kind, history = _history(file, type_, entity, bootstrap)
+    kind, history = _history(file, type_, entity, bootstrap, sealed)
     found = history.now()
     _show_state(kind, entity, found, as_json)
 
@@ -151,13 +163,14 @@ def at(
     time: Annotated[
         str | None, typer.Option("--time", metavar="TIME", help="At this time, such as 2026-11-15T21:30:00Z.")
     ] = None,
+    sealed: Sealed = False,
     bootstrap: OptionalBootstrap = None,
     as_json: Json = False,
 ) -> None:
     """Show the state that an entity had at a version or a time."""
     if (version is None) == (time is None):
         raise ConfigError("say when: --version N, or --time TIME")
-    kind, history = _history(file, type_, entity, bootstrap)
+    kind, history = _history(file, type_, entity, bootstrap, sealed)
     found = history.at(
         version=version, time_ms=None if time is None else parse_time(time, SystemClock().now_ms())
     )
@@ -166,11 +179,24 @@ def at(
 
 @app.command("history")
 def history(
-    file: File, type_: TypeName, entity: EntityId, bootstrap: OptionalBootstrap = None, as_json: Json = False
+    file: File,
+    type_: TypeName,
+    entity: EntityId,
+    states: Annotated[
+        bool, typer.Option("--states", help="With --json, also the state after each event, and what changed.")
+    ] = False,
+    first: Annotated[int, typer.Option("--from", metavar="N", min=1, help="List from this version on.")] = 1,
+    last: Annotated[
+        int | None, typer.Option("--to", metavar="N", min=1, help="List up to this version.")
+    ] = None,
+    sealed: Sealed = False,
+    bootstrap: OptionalBootstrap = None,
+    as_json: Json = False,
 ) -> None:
     """List the events of an entity: what happened, when, by whom and by which command."""
-    _, found = _history(file, type_, entity, bootstrap)
-    events = [each.to_json() for each in found.events()]
+    kind, found = _history(file, type_, entity, bootstrap, sealed)
+    listed = _with_states(kind, found) if states else (each.to_json() for each in found.events())
+    events = [each for each in listed if first <= each["version"] <= (last or each["version"])]
     Output(as_json=as_json).document({"type": type_, "entity": entity, "events": events}, render_history)
 
 
@@ -186,11 +212,11 @@ def explain(
     as_json: Json = False,
 ) -> None:
     """Explain one version of an entity: its event, the command behind it, and what it changed."""
-    from headrace.sourcing import steps_of, to_json
+    from headrace.sourcing import state_changes, to_json
 
     kind, found = _history(file, type_, entity, bootstrap)
     before, after = to_json(kind.initial), None
-    for step in steps_of(kind, found.events()):
+    for step in found.steps():
         if after is not None:
             before = to_json(after.state)
         after = step
@@ -212,6 +238,17 @@ def explain(
     )
 
 
+def _with_states(kind: "EntityType", found: "History") -> "Iterator[dict[str, Any]]":
+    """Every event with the state after it, and the fields that it changed."""
+    from headrace.sourcing import state_changes, to_json
+
+    before = to_json(kind.initial)
+    for step in found.steps():
+        state = to_json(step.state)
+        yield {**step.event.to_json(), "state": state, "changed": state_changes(before, state)}
+        before = state
+
+
 def _show_state(kind: "EntityType", entity: str, found: Any, as_json: bool) -> None:
     document = {
         "type": kind.name,
@@ -222,11 +259,13 @@ def _show_state(kind: "EntityType", entity: str, found: Any, as_json: bool) -> N
     Output(as_json=as_json).document(document, render_state)
 
 
-def _history(file: Path, type_: str, entity: str, bootstrap: str | None) -> "tuple[EntityType, History]":
+def _history(
+    file: Path, type_: str, entity: str, bootstrap: str | None, sealed: bool = False
+) -> "tuple[EntityType, History]":
     from headrace.sourcing import History
 
     loaded, kind, connection = _loaded(file, type_, bootstrap)
-    return kind, History(connection, loaded.name, kind, entity, loaded.find_keys)
+    return kind, History(connection, loaded.name, kind, entity, loaded.find_keys, sealed=sealed)
 
 
 def _loaded(file: Path, type_: str, bootstrap: str | None) -> "tuple[App, EntityType, Connection]":

@@ -6,7 +6,7 @@ from typing import Any
 
 from headrace.cli.terminal.output import table_text
 
-__all__ = ["render_entities", "render_explanation", "render_history", "render_state", "state_changes"]
+__all__ = ["render_entities", "render_explanation", "render_history", "render_state"]
 
 Data = Mapping[str, Any]
 
@@ -54,17 +54,6 @@ def render_explanation(data: Data) -> str:
         f"  {name}: {_short(before)} → {_short(after)}" for name, (before, after) in data["changed"].items()
     ]
     return "\n".join(lines)
-
-
-def state_changes(before: Any, after: Any) -> dict[str, tuple[Any, Any]]:
-    """The fields of a state that differ, with both values; nested ones by their path."""
-    if not (isinstance(before, dict) and isinstance(after, dict)):
-        return {} if before == after else {"": (before, after)}
-    found: dict[str, tuple[Any, Any]] = {}
-    for name in dict.fromkeys((*before, *after)):
-        for path, pair in state_changes(before.get(name), after.get(name)).items():
-            found[f"{name}.{path}" if path else name] = pair
-    return found
 
 
 def _short(value: Any) -> str:

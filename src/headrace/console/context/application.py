@@ -44,6 +44,18 @@ class ApplicationFolder:
                 self._described = (stamp, read_description(self.path))
             return self._described[1]
 
+    def file(self) -> str:
+        """The application's file, to ask its code; raises ProblemError with 409 if it is not here."""
+        found = self.description()
+        if found is None or found.file is None or self._is_copy or not Path(found.file).is_file():
+            raise ProblemError(
+                409,
+                "this needs the application's code, and its file is not on this machine",
+                "ask on the command line, where the file is",
+                kind="no-code",
+            )
+        return found.file
+
     def views(self) -> dict[str, ViewDescription]:
         """The views that are kept in a store, by name."""
         found = self.description()

@@ -15,6 +15,7 @@ from headrace.client.topics import RecordCounter
 from headrace.clock import Clock, SystemClock
 from headrace.console.context.application import ApplicationFolder
 from headrace.console.context.log_clients import LogClients
+from headrace.console.context.questions import Questions
 from headrace.console.http_metrics import HttpMetrics
 from headrace.console.problems import ProblemError
 from headrace.console.push import ReadCaches, SendBuffers, Subscriptions, Watches
@@ -37,6 +38,7 @@ _RETRY_TIMEOUT_MS = 3_000
 class ConsoleContext:
     """Made once for a console; `close` gives everything back.
 
+    `states` are questions to an entity type's code, `traces` those that need a Spark.
     Methods of `clients` and `application` block: call them through `workers.run`.
     `stopping` is set when the console ends, and streams end with it. Subscriptions read
     under `page_reads`, so that other requests find a thread free.
@@ -49,6 +51,8 @@ class ConsoleContext:
     application: ApplicationFolder
     writer: RecordWriter
     commands: CommandWriter
+    states: Questions
+    traces: Questions
     send_buffers: SendBuffers
     subscriptions: Subscriptions
     page_reads: asyncio.Semaphore
@@ -76,7 +80,7 @@ class ConsoleContext:
             retry_timeout_ms=_RETRY_TIMEOUT_MS,
             **identity.identity_fields(),
         )
-        clock = SystemClock()
+        clock, patience_s = SystemClock(), settings.question_timeout_ms / 1000
         workers = Workers(settings.threads, settings.max_waiting)
         made = cls(
             settings=settings,
@@ -86,6 +90,8 @@ class ConsoleContext:
             application=ApplicationFolder(folder, connection, is_copy=followed is not None),
             writer=RecordWriter(connection, workers),
             commands=CommandWriter(connection, workers),
+            states=Questions("states of an entity", at_a_time=2, timeout_s=patience_s),
+            traces=Questions("records behind a row", at_a_time=1, timeout_s=patience_s),
             send_buffers=SendBuffers(settings.max_buffered_bytes, max(1, settings.reader_buffer_bytes // 2)),
             subscriptions=Subscriptions(settings.max_subscribers),
             page_reads=asyncio.Semaphore(max(1, settings.threads // 4)),

@@ -13,12 +13,14 @@ from headrace.console.routes import (
     dead_letters,
     entities,
     groups,
+    histories,
     late,
     live,
     metrics,
     page,
     pipelines,
     service,
+    traces,
 )
 from headrace.console.routes.topics import records, topics, writing
 from headrace.console.routes.views import changes, rows, views
@@ -36,6 +38,8 @@ _MODULES = (
     changes,
     pipelines,
     entities,
+    histories,
+    traces,
     dead_letters,
     late,
     alerts,
