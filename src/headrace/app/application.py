@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 from headrace.app.background_run import BackgroundRun
 from headrace.app.hooks import HookStart, make_backoff, make_hook, seconds, several
-from headrace.app.relation import Relation, Table, history_of, windows_of
+from headrace.app.relation import Relation, Table, history_of, keyed_view, windows_of
 from headrace.app.status.alerts import Thresholds, parse_share
 from headrace.app.stream import Aggregation, Stream
 from headrace.client import Connection
@@ -469,20 +469,24 @@ class App:
     def as_table(self, view: Function | str) -> Table | Relation:
         """A view as a table, for joins and groups: its rows, which come and go as the view's do.
 
-        `view` is its function or its name. It is computed as part of each query that uses it, in the
-        same micro-batch, so that no reader sees one without the other.
+        `view` is its function or its name; one of a stream's rows needs a key. It is computed as part of
+        each query that uses it, in the same micro-batch, so that no reader sees one without the other.
         """
         if isinstance(view, str) and view not in self.views:
             raise ConfigError(no_such("view", view, self.views))
-        function = self.views[view].function if isinstance(view, str) else view
-        result = function()
+        known = [self.views[view]] if isinstance(view, str) else self.views.values()
+        declared = [each for each in known if isinstance(view, str) or each.function is view]
+        result = (declared[0].function if declared else cast("Function", view))()
+        key = declared[0].key if declared else ()
         if isinstance(result, Aggregation):
             return windows_of(result)
         if isinstance(result, Table) or (isinstance(result, Relation) and not result.is_stream):
-            return result
+            return keyed_view(result, key)
+        if key and isinstance(result, Stream | Relation) and _is_by_event_time(declared[0], result):
+            return keyed_view(result, key)
         raise ConfigError(
-            "a view of a stream's rows is no table: group them, or window them, or declare their topic with "
-            "app.table"
+            "a view of a stream's rows is a table if it has a key and shows the last row of each by event "
+            "time: declare it with key=, and its stream with event_time=; or group the rows, or window them"
         )
 
     @overload
@@ -636,6 +640,15 @@ def _entry() -> Any:
 def _print_message(text: str) -> None:
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
+
+
+def _is_by_event_time(view: View, rows: Stream | Relation) -> bool:
+    """Whether a view shows the last row of each key by event time, and a record has one row at most."""
+    if view.last == "arrival":
+        return False
+    if isinstance(rows, Stream):
+        return rows.spec.event_time is not None
+    return rows.one_row_each
 
 
 def _same(rows: Any) -> Any:

@@ -36,6 +36,7 @@ __all__ = [
     "is_append_only",
     "is_stream",
     "join",
+    "keyed_view",
     "windows_of",
 ]
 
@@ -129,7 +130,8 @@ class Relation(Rows):
     that is certain, from what is certain of the inputs. Rows of a `stream` happened at a
     time; one that is `append_only` never takes a row back. `one_row_each` says that a record of the
     stream gives one row at most, so that its place in the log tells rows apart. One
-    `of_versions` reads all versions of a table, and not its rows.
+    `of_versions` reads all versions of a table, and not its rows. Of a table's rows those `first_of`
+    a key are the first of each.
     """
 
     name: str
@@ -142,6 +144,7 @@ class Relation(Rows):
     is_set: bool = False
     key: tuple[str, ...] = ()
     certain: Certain | None = None
+    first_of: Key | None = None
     steps: "tuple[Step, ...]" = ()
     place: Place | None = None
     places: tuple[Place | None, ...] = ()
@@ -216,6 +219,36 @@ def windows_of(result: "Aggregation") -> Relation:
         key=operator.key,
         certain=always(operator.key),
         place=result.place,
+    )
+
+
+def keyed_view(rows: "Stream | Table | Relation", key: Key) -> "Table | Relation":
+    """What a view with this key shows of these rows, as a table: the last of a stream's, or the first."""
+    from headrace.streams.operators import FirstRow, LastRow
+
+    if not is_stream(rows):
+        assert isinstance(rows, Table | Relation)
+        if not key or (rows.key and set(rows.key) <= set(key) and not rows.steps):
+            return rows
+        return Relation(
+            name=f"first of {', '.join(key)}",
+            inputs=(rows,),
+            make=lambda _: FirstRow(key),
+            is_stream=False,
+            key=key,
+            certain=always(key),
+            first_of=key,
+            place=calling_place(),
+        )
+    operator = LastRow(key, is_append_only(rows), as_table=True)
+    return Relation(
+        name=f"last of {', '.join(key)}",
+        inputs=(rows,),
+        make=lambda _: operator,
+        is_stream=False,
+        key=key,
+        certain=always(key),
+        place=calling_place(),
     )
 
 

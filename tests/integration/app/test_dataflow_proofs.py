@@ -30,6 +30,7 @@ VIEWS = {
     "per_minute": "n",
     "per_word": "n",
     "alike": "words",
+    "per_price": "n",
 }
 
 
@@ -83,6 +84,10 @@ def market(names, store):
     @app.view
     def per_word():
         return both.group_by("words").agg(n=agg.count(), first=agg.min("search"))
+
+    @app.view
+    def per_price():
+        return app.as_table(priced).group_by("price").agg(n=agg.count())
 
     @app.view(key="letters")  # there are several of some: the first is shown
     def alike():

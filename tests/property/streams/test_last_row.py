@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.property.streams.joins.histories import RESTARTS, Restarted, table_of
+from tests.property.streams.joins.histories import RESTARTS, Restarted, add, rows_of, table_of
 from tests.property.streams.rows_that_come_and_go import DATABASE, stamped
 
 from headrace.streams.operators import LastRow
@@ -71,6 +71,19 @@ def test_any_cut_shows_the_last_row_of_each_key_by_the_log(append_only, data):
     DATABASE.register("rows", table_of([{**row, "_weight": 1} for row in there], stamped(SCHEMA)))
     judged = DATABASE.sql(LAST).to_arrow_table().to_pylist()
     assert found == sorted(repr([row[name] for name in SCHEMA.names]) for row in judged)
+
+
+@pytest.mark.parametrize("append_only", [True, False])
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_as_a_table_the_row_that_is_replaced_is_taken_back(append_only, data):
+    batches, there = data.draw(streams(append_only=append_only))
+    subject, total = Restarted(LastRow(("k",), append_only, as_table=True), [SCHEMA]), rows_of(None)
+    for batch in batches:
+        arrived = table_of(batch, stamped(SCHEMA)) if batch else None
+        add(total, rows_of(subject.advance([arrived], (0,), data.draw(RESTARTS)).changes))
+    DATABASE.register("rows", table_of([{**row, "_weight": 1} for row in there], stamped(SCHEMA)))
+    assert total == rows_of(DATABASE.sql(LAST).to_arrow_table())
 
 
 @pytest.mark.parametrize("append_only", [True, False])

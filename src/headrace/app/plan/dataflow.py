@@ -295,6 +295,8 @@ class _Builder:
             edges = [self._input(relation, each) for each in relation.inputs]
             with placed(relation.place or place_of(self.view.function), self.view.name):
                 operator = relation.make([each.schema for each in edges])
+                if relation.first_of is not None:
+                    operator = FirstRow(relation.first_of, self.certain_key(relation.inputs[0]) or ())
                 node = Node(name=relation.name, operator=operator, edges=tuple(edges))
                 node.schema  # noqa: B018 - the operator refuses what does not fit
             self.known[number] = self._add(node, [each.steps for each in relation.inputs])

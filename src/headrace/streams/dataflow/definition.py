@@ -186,7 +186,8 @@ def defined(node: Node, inputs: Sequence[DataFrame], reached: Sequence[int]) -> 
     if isinstance(operator, FirstRow):
         return _without_place(first_rows(operator, inputs[0], node.schema.names))
     if isinstance(operator, LastRow):
-        return last_rows(operator, inputs[0])
+        last = last_rows(operator, inputs[0])
+        return _without_place(last) if operator.as_table else last
     raise RequestError(f"{node.name!r} has no batch definition yet")
 
 

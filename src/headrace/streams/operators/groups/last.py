@@ -4,7 +4,8 @@ Of rows with one key the greatest counts: by event time, partition and offset, a
 of one record by the hash of their values. So which row is shown depends on the log alone.
 
 Where rows are never taken back, the order of the row that a key shows is all that is held; a row
-that is behind it is put out, and takes the place of the one before. Where they are, a row that goes
+that is behind it is put out, and takes the place of the one before. As a table, which others follow, the
+row itself is held, and taken back when another replaces it. Where rows are taken back, one that goes
 lets the one before it in again: all rows are held.
 """
 
@@ -43,10 +44,15 @@ _HIDDEN = {name: f"#{name}" for name in _ORDER}  # the order as columns of a row
 
 @dataclass(frozen=True)
 class LastRow:
-    """Rows of which each is the last of its key; `append_only` says that none is ever taken back."""
+    """Rows of which each is the last of its key; `append_only` says that none is ever taken back.
+
+    What comes out is for a view, where a row replaces the one with its key; `as_table`, the row
+    before is taken back.
+    """
 
     keys: tuple[str, ...]
     append_only: bool = True
+    as_table: bool = False
 
     @property
     def inputs(self) -> tuple[tuple[str, ...], ...]:
@@ -69,10 +75,12 @@ class LastRow:
 
     def new_state(self, schemas: Sequence[pa.Schema]) -> "OrderState | RowsState":
         schema = self.result(schemas)
-        return OrderState(self.keys, schema) if self.append_only else RowsState(self.keys, schema)
+        if self.append_only and not self.as_table:
+            return OrderState(self.keys, schema)
+        return RowsState(self.keys, schema, append_only=self.append_only)
 
     def describe(self) -> dict[str, Any]:
-        kept = "order" if self.append_only else "rows"
+        kept = "rows" if not self.append_only else "last row" if self.as_table else "order"
         return {"operator": "last row", "version": 1, "by": list(self.keys), "kept": kept}
 
 
@@ -127,16 +135,19 @@ class OrderState:
 
 
 class RowsState:
-    """All rows of one bucket of keys: the first of each by descending order is its last."""
+    """The rows of one bucket of keys: the first of each by descending order is its last.
 
-    def __init__(self, keys: tuple[str, ...], schema: pa.Schema) -> None:
+    Where rows only come, no more than that one is held.
+    """
+
+    def __init__(self, keys: tuple[str, ...], schema: pa.Schema, *, append_only: bool) -> None:
         self._schema = schema
         self._keys = keys
         self._beside = [name for name in schema.names if name not in keys]
         stamps = {each.name: each.type for each in stamp_fields()} | {ROW: pa.uint64()}
         hidden = [pa.field(_HIDDEN[name], stamps[name]) for name in _ORDER]
         by = tuple((name, True) for name in _HIDDEN.values())
-        self._first = TopState(Top(1, keys, by), pa.schema([*schema, *hidden]))
+        self._first = TopState(Top(1, keys, by, append_only=append_only), pa.schema([*schema, *hidden]))
 
     @property
     def row_count(self) -> int:
