@@ -16,7 +16,7 @@ from tests.crash.cluster.drivers import HEADRACE, TIMEOUT_S
 from tests.integration.app.standalone import StandaloneCluster
 
 import headrace as headrace_package
-from headrace.demo import shop
+from headrace.demo.start import APPLICATION
 from headrace.testing.kafka import KafkaCluster
 from headrace.testing.machines import Machines
 from headrace.testing.maven import PeerUnavailable
@@ -68,7 +68,7 @@ class Site:
 
     def file(self, machine):
         """The shop with its views in PostgreSQL, on a machine."""
-        text = Path(shop.__file__).read_text()
+        text = APPLICATION.read_text()
         found = text.replace('App("shop")', f'App("shop", store="{self.store}")')
         assert found != text
         self.machines[machine].run(["sh", "-c", "cat > shop.py"], text=found)
