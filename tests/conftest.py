@@ -153,6 +153,21 @@ def mariadb():
 
 
 @pytest.fixture(scope="session")
+def opensearch():
+    """A real OpenSearch; skips where it cannot be had."""
+    from headrace.errors import ConfigError
+    from headrace.testing.kafka import PeerUnavailable
+    from headrace.testing.opensearch import OpenSearchProcess
+
+    try:
+        server = OpenSearchProcess()
+    except (PeerUnavailable, ConfigError) as reason:
+        pytest.skip(str(reason))
+    with server:
+        yield server
+
+
+@pytest.fixture(scope="session")
 def redis():
     """A real Redis or Valkey; skips where it cannot be had."""
     from headrace.testing.kafka import PeerUnavailable

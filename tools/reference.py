@@ -143,6 +143,7 @@ CHAPTERS = (
             Entry("table", derived.table),
             Entry("redis", derived.redis),
             Entry("search", derived.search),
+            Entry("opensearch", derived.opensearch),
             Entry("delta", derived.delta),
             Entry("verify_follow", derived.verify_follow),
             Entry("Verification", derived.Verification, ("is_equal", "to_json")),

@@ -1,6 +1,7 @@
 """Every target of derived systems, for the suites that all of them have to pass."""
 
 import itertools
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 
 from headrace.capture.mysql import MysqlAddress, MysqlConnection
 from headrace.capture.postgres import PostgresAddress, PostgresConnection
-from headrace.derived import Follow, TargetSpec, delta, open_target, redis, search, table
+from headrace.derived import Follow, TargetSpec, delta, open_target, opensearch, redis, search, table
 from headrace.derived.target import Target
 from headrace.testing.mysql_process import PASSWORD as MYSQL_PASSWORD
 from headrace.testing.postgres_process import PASSWORD
@@ -51,6 +52,10 @@ def _mariadb(request: pytest.FixtureRequest, folder: Path) -> TargetSpec:
     return table(server.url(name), "the `customers`")
 
 
+def _opensearch(request: pytest.FixtureRequest, folder: Path) -> TargetSpec:
+    return opensearch(request.getfixturevalue("opensearch").url(), f"customers-{uuid.uuid4()}")
+
+
 TARGETS: dict[str, Make] = {
     "sqlite table": _sqlite_table,
     "sqlite search": _sqlite_search,
@@ -59,7 +64,10 @@ TARGETS: dict[str, Make] = {
     "redis hashes": _redis_hashes,
     "delta": _delta,
     "mariadb": _mariadb,
+    "opensearch": _opensearch,
 }
+_SLOW = ("opensearch",)  # a Java that starts
+NAMES = [pytest.param(each, marks=pytest.mark.slow) if each in _SLOW else each for each in TARGETS]
 
 
 def opened(spec: TargetSpec, name: str = "customers") -> Target:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from tests.contract.derived_targets import TARGETS, opened
+from tests.contract.derived_targets import NAMES, TARGETS, opened
 
 from headrace.derived.changes import canonical
 from headrace.derived.state import FollowState
@@ -18,7 +18,7 @@ def never(key: bytes, why: str) -> None:
     raise AssertionError(f"{key!r} was refused: {why}")
 
 
-@pytest.fixture(params=TARGETS)
+@pytest.fixture(params=NAMES)
 def spec(request, tmp_path):
     return TARGETS[request.param](request, tmp_path)
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from headrace.derived.spec import Format as Format
     from headrace.derived.spec import TargetSpec as TargetSpec
     from headrace.derived.spec import delta as delta
+    from headrace.derived.spec import opensearch as opensearch
     from headrace.derived.spec import redis as redis
     from headrace.derived.spec import search as search
     from headrace.derived.spec import table as table
@@ -40,7 +41,7 @@ __getattr__, __dir__, __all__ = lazily(
         "host": "FollowHost",
         "open": "open_target",
         "run": "FollowRun",
-        "spec": "Follow Format TargetSpec delta redis search table",
+        "spec": "Follow Format TargetSpec delta opensearch redis search table",
         "status": "FollowStatus",
         "target": "Target",
         "verify": "Verification verify_follow",

@@ -31,6 +31,10 @@ def open_target(follow: Follow) -> Target:
         from headrace.derived.targets.mysql import MysqlTableTarget
 
         return MysqlTableTarget(into.url, follow.name, **into.options)
+    if into.kind == "opensearch":
+        from headrace.derived.targets.opensearch import OpenSearchTarget
+
+        return OpenSearchTarget(into.url, follow.name, **into.options)
     if into.kind == "delta":
         from headrace.derived.targets.delta import DeltaTarget
 

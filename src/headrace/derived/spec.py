@@ -9,7 +9,17 @@ from urllib.parse import urlsplit
 from headrace.errors import ConfigError
 from headrace.objects import is_url, require_supported
 
-__all__ = ["Follow", "Format", "TargetSpec", "delta", "parse_follow", "redis", "search", "table"]
+__all__ = [
+    "Follow",
+    "Format",
+    "TargetSpec",
+    "delta",
+    "opensearch",
+    "parse_follow",
+    "redis",
+    "search",
+    "table",
+]
 
 # upserts: a value is a row, or null; debezium: a change in its envelope; changelog: a view's topic
 Format = Literal["upserts", "debezium", "changelog"]
@@ -129,6 +139,20 @@ def delta(url: str, *, every_s: float = 60.0, keep_hours: int = 24) -> TargetSpe
         raise ConfigError("a Delta table has every_s of 0 or more, and keep_hours of 1 or more")
     place = url if is_url(url) else Path(url).absolute().as_uri()
     return TargetSpec(kind="delta", url=place, options={"every_s": every_s, "keep_hours": keep_hours})
+
+
+def opensearch(url: str, index: str) -> TargetSpec:
+    """An index of OpenSearch, or a server with its bulk API: `https://USER@HOST:9200?password=env:NAME`.
+
+    `sslrootcert=PATH` names the authority that signed the server's certificate. The index is created if
+    it is missing, and belongs to this follower.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https"):
+        raise ConfigError(f"OpenSearch is at http://HOST:PORT or https://HOST:PORT, not at {parts.scheme}://")
+    if not index or index != index.lower() or not all(each.isalnum() or each in "._-" for each in index):
+        raise ConfigError("an index has a name in small letters, digits, `.`, `_` and `-`")
+    return TargetSpec(kind="opensearch", url=url, options={"index": index})
 
 
 def _absolute(url: str) -> str:

@@ -105,7 +105,8 @@ def decide_start(
         begun = replace(fresh, positions=dict(facts.starts), building=dict(facts.goal))
         if is_empty:
             return Start(begun)
-        return Start(begun, True, "the target has rows but no position")
+        why = "the target has rows but no position"
+        return Start(replace(fresh, building=dict(facts.goal)), True, why)
     taken = replace(stored, owner=owner)
     why = _why_repaired(stored, facts, topic, now_ms)
     return Start(replace(fresh, building=dict(facts.goal)), True, why) if why else Start(taken)

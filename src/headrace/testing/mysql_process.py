@@ -18,7 +18,7 @@ from typing import Any, Self
 
 from headrace.testing.kafka import PeerUnavailable
 
-__all__ = ["PASSWORD", "USER", "MysqlProcess", "find_servers"]
+__all__ = ["PASSWORD", "USER", "MysqlProcess", "find_servers", "free_port", "unprivileged_user"]
 
 USER, PASSWORD = "headrace", "not a secret: %s"
 _UNPRIVILEGED = ("mysql", "nobody")
@@ -81,10 +81,10 @@ class MysqlProcess:
         self.product = product
         self._program = servers[product]
         self._settings = {**_SETTINGS, **_OF_PRODUCT[product], **(settings or {})}
-        self._user = _user()
+        self._user = unprivileged_user()
         self._folder = Path()
         self._process: subprocess.Popen[bytes] | None = None
-        self.port = _free_port()
+        self.port = free_port()
 
     @property
     def data(self) -> Path:
@@ -187,7 +187,7 @@ class MysqlProcess:
         return {"user": known.pw_uid, "group": known.pw_gid, "extra_groups": []}
 
 
-def _user() -> str | None:
+def unprivileged_user() -> str | None:
     """Whom the server runs as: itself refuses to run as root."""
     if os.geteuid():
         return None
@@ -199,7 +199,7 @@ def _user() -> str | None:
     raise PeerUnavailable("the server does not run as root, and there is no other user")
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -6,7 +6,7 @@ import uuid
 from dataclasses import replace
 
 import pytest
-from tests.contract.derived_targets import TARGETS, opened
+from tests.contract.derived_targets import NAMES, TARGETS, opened
 from tests.integration.derived.conftest import (
     create_topic,
     following,
@@ -23,7 +23,7 @@ from headrace.errors import FencedError
 from headrace.records import decode_columns
 
 
-@pytest.fixture(params=TARGETS)
+@pytest.fixture(params=NAMES)
 def into(request, tmp_path):
     return TARGETS[request.param](request, tmp_path)
 

@@ -61,6 +61,8 @@ def test_a_follower_goes_on_from_its_position_under_its_own_name():
 def test_a_target_whose_position_leads_nowhere_is_compared_with_the_log(stored, facts, now_ms, why):
     begun = start(stored, facts, now_ms=now_ms)
     assert begun.repair and why in begun.why
+    again = start(begun.state, facts, now_ms=now_ms)  # after a death before the end
+    assert again.repair and "not finished" in again.why
 
 
 def test_a_follower_that_was_away_for_long_but_missed_nothing_goes_on():
