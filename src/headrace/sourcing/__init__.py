@@ -1,4 +1,4 @@
-"""Event sourcing: commands in, events out, and state that is made from events alone.
+"""Event sourcing: commands in, events out, and state that follows from events alone.
 
 An entity type is a pure pair of functions, `decide` and `evolve` (`entity_type.py`). Commands
 are records of a topic; `EntityServer` is a member of a group that shares their partitions, and
@@ -6,8 +6,8 @@ carries each command out once: events, answer and progress are one transaction (
 `Entities` is how an application's code sends commands and reads histories.
 
 Promises: commands for one entity are carried out one after the other, in the order of the log;
-an answered command's events are on disk; one command id is carried out once. No Spark on a
-command's way. May import `client`, `personal`, `records` and below.
+an answered command's events are on disk; one command id is carried out once. Commands do
+not involve Spark. May import `client`, `personal`, `records` and below.
 """
 
 from typing import TYPE_CHECKING

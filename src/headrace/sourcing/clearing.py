@@ -1,8 +1,8 @@
-"""What the log has of a subject in the clear: personal fields that were not sealed when they were written.
+"""What the log has about a subject in the clear: personal fields that were written unsealed.
 
 There is none if fields were marked from the start and commands come from Python or over HTTP. A command
 that another client wrote in the clear was rejected, and its record is deleted with those before it, all of
-which were carried out. Events from before a field was marked cannot be taken out of the log; they are named.
+which were carried out. Events from before a field was marked cannot be removed from the log; they are listed.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

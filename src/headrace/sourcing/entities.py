@@ -55,7 +55,7 @@ class Entities:
         return EntityKind(self, self._kinds[name])
 
     def __getitem__(self, name: str) -> "EntityKind":
-        """The same, for names that are no identifiers of Python's."""
+        """The same, for names that are not Python identifiers."""
         if name not in self._kinds:
             raise RequestError(no_such("entity type", name, self._kinds))
         return EntityKind(self, self._kinds[name])

@@ -215,7 +215,7 @@ class EntityType:
 
 
 def make_entity_type(name: str, decide: Decide, evolve: Evolve, initial: Any, **options: Any) -> EntityType:
-    """An entity type from its functions; raises ConfigError if their annotations do not tell the types."""
+    """An entity type from its functions; raises ConfigError if their annotations do not name the types."""
     commands = _annotated(name, decide, 0, "decide(command: A | B, state)")
     events = _annotated(name, evolve, 1, "evolve(state, event: A | B)")
     if not (is_model(type(initial)) or isinstance(initial, dict)):

@@ -1,8 +1,8 @@
-"""What the log knows of an entity: its events, and its state now, at a version and at a time.
+"""What the log knows about an entity: its events, and its state now, at a version and at a time.
 
 Reads the log alone; no serving process is needed. The state now comes from the newest snapshot
-and the events after it; the past comes from all events of the entity's partition, of which the
-other entities' are passed over unread.
+and the events after it; past states come from all events of the entity's partition; those of
+other entities are skipped unread.
 """
 
 from collections import Counter

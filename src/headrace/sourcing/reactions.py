@@ -81,7 +81,7 @@ class Reaction:
 
 
 def reaction_group(app: str, reaction: str) -> str:
-    """The group by which a reaction knows how far it is."""
+    """The group whose offsets record the progress of a reaction."""
     return f"{app}.react.{reaction}"
 
 
@@ -143,7 +143,7 @@ def output_records(app: str, event: Event, sent: Iterable[tuple[Send, Command]])
 
 
 def start_reactions(connection: Connection, app: str, reactions: Iterable[Reaction]) -> None:
-    """Lets reactions that never ran begin at the present end: what happened before is not their business."""
+    """Lets reactions that never ran begin at the current end: they ignore what happened before."""
     for reaction in reactions:
         group = reaction_group(app, reaction.name)
         with RawFetcher(connection) as fetcher, GroupOffsets(connection, group) as offsets:

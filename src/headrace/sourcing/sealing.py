@@ -137,7 +137,7 @@ class Sealing:
         return replace(answer, events=events, message=message)
 
     def seal_state(self, entity: str, state: Any) -> Any:
-        """A state as a snapshot has it: sealed as a whole, for it is made of personal fields, too."""
+        """A state as a snapshot has it: sealed as a whole, because personal fields went into it, too."""
         return self._keys_seal(self._state_subject(entity), state) if self.kind.is_personal else state
 
     def open_state(self, entity: str, state: Any) -> Any:

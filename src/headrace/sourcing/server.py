@@ -69,7 +69,7 @@ class EntityServer:
         self._owners: dict[tuple[str, int], PartitionOwner] = {}
         self._stopping = threading.Event()
         self._committed: dict[tuple[str, int], int] = {}
-        self._left: dict[tuple[str, int], int] = {}  # how far those are that were stopped
+        self._left: dict[tuple[str, int], int] = {}  # the positions of those that were stopped
         self._failure: BaseException | None = None
         self._joined = False
 

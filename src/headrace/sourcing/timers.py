@@ -1,4 +1,4 @@
-"""Commands that wait for their time: they are sent when it has come, also when nothing else happens.
+"""Delayed commands: they are sent when they are due, even if nothing else happens.
 
 A timer is a record of the compacted topic `APP.timers` whose key is the id of its command. The
 owner of a partition knows all timers in it; when one is due, the command and the end of the timer

@@ -57,7 +57,7 @@ def frame(letter: bytes, body: bytes = b"") -> bytes:
 
 
 def status_update(received: int, flushed: int, now_us: int, *, ask: bool = False) -> bytes:
-    """What a standby tells of itself: up to where it received, and up to where it is safe.
+    """What a standby reports: up to where it received, and up to where it is safe.
 
     `now_us` is since 1970. `ask` wants a keepalive at once, which says how far the server is.
     """

@@ -1,4 +1,4 @@
-"""Whether a capture can go on where it stopped: decided from what the server says. Pure.
+"""Whether a capture can continue where it stopped: decided from what the server says. Pure.
 
 The server itself moves a start that lies before what its slot has confirmed silently forward,
 and any slot of the right name looks right. So everything is compared with what was noted.

@@ -223,7 +223,7 @@ def _publication_lacks(connection: Connection, publication: str, tables: Mapping
 
 
 def _may_publish(connection: Connection, tables: Sequence[Table], exists: bool, publication: str) -> bool:
-    """Whoever owns the tables may, if it owns the publication or may create one."""
+    """The owner of the tables may, if it owns the publication or may create one."""
     owner = (
         f"(SELECT pg_has_role(pubowner, 'member') FROM pg_publication WHERE pubname = {literal(publication)})"
         if exists

@@ -62,7 +62,7 @@ class ReplicationStream:
         return data, found
 
     def _awaited(self, until: float) -> bytes | None:
-        """What arrives until then; the server is told of us meanwhile, or it would give up."""
+        """What arrives until then; the server hears from us in the meantime, or it would give up."""
         while True:
             now = time.monotonic()
             if now - self._told_at > _STATUS_S:

@@ -21,7 +21,7 @@ __all__ = ["CapturedTables"]
 
 
 class CapturedTables:
-    """Tables by `schema.name`; `shapes` tells whether one has changed since it was last seen.
+    """Tables by `schema.name`; `shapes` shows whether one has changed since it was last seen.
 
     `wanted` are the captured ones; none for all of them.
     """

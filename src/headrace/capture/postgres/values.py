@@ -1,4 +1,4 @@
-"""How a value of PostgreSQL stands in JSON: from the server's text for it, by its type.
+"""How a value of PostgreSQL is written in JSON: from the server's text for it, by its type.
 
 The same as Debezium's, with decimals as strings (`docs/reference/capture-postgres.md` has the
 table). What has no encoding of its own stands as PostgreSQL writes it. Infinite dates and

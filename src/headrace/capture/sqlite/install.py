@@ -1,4 +1,4 @@
-"""Puts the triggers of a capture into a database, brings them up to date, and takes them out.
+"""Installs the triggers of a capture in a database, updates them, and removes them.
 
 Whatever was done to a table (columns added or renamed, the table rebuilt, triggers dropped), the
 triggers that should be there are compared with those that are: if they differ, they are

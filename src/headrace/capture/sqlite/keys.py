@@ -44,7 +44,7 @@ def key_encoder(
             if value.__class__ not in types or (value.__class__ is float and is_infinite(value)):
                 raise UnclearKey(
                     f"{where}: a row with {_kind(value)} in column {column.name} of its primary key "
-                    "cannot be captured, for nothing tells it from others",
+                    "cannot be captured, because it cannot be distinguished from others",
                     capture=capture,
                 )
         return encode(found)
@@ -53,7 +53,7 @@ def key_encoder(
 
 
 def _clear_types(column: Column) -> tuple[type, ...]:
-    """The types of values that JSON tells apart in a key column of this declared type."""
+    """The types of values that JSON distinguishes in a key column of this declared type."""
     holds_blobs = any(each in column.type.upper() for each in ("BLOB", "BINARY"))
     return (int, float, bytes if holds_blobs else str)
 

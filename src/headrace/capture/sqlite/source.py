@@ -3,7 +3,7 @@
 Position: the sequence number of the last change, and the token that the database had. Each start gives
 it a new token, so a database that was replaced, or restored from a backup, is noticed.
 
-What was committed between two looks comes as one transaction: it may be several of the writers',
+What was committed between two reads comes as one transaction: it may be several of the writers',
 each of them whole. A chunk of a snapshot is read in one transaction together with the last
 sequence number, and changes up to there come before it: no row of it can be outdated.
 """
@@ -308,7 +308,7 @@ class SqliteSource:
     # --- snapshots ----------------------------------------------------------------------------
 
     def read_chunk(self, table: str, cursor: Sequence[Any] | None, most_rows: int) -> Chunk:
-        """Rows in key order; a table without a key comes in one chunk, for nothing tells its rows apart."""
+        """Rows in key order; a table without a key comes in one chunk, because nothing orders its rows."""
         found = self._tables[table]
         columns = ", ".join(quoted(each) for each in found.names)
         statement, values = f"SELECT {columns} FROM {quoted(found.name)}", []

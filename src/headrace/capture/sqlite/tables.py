@@ -166,7 +166,7 @@ def affinity(declared: str) -> str:
 
 
 def spark_type(declared: str) -> str:
-    """As what a column's values are best read; a value of another type is carried all the same."""
+    """As what a column's values are best read; a value of another type is captured nevertheless."""
     upper = declared.upper()
     if upper.startswith("BOOL"):
         return "boolean"
