@@ -203,6 +203,9 @@ def _write_bytes(out: bytearray, value: bytes | None) -> None:
 
 def _write_varint(out: bytearray, value: int) -> None:
     """Zigzag, then seven bits a byte, lowest first."""
+    if 0 <= value < 64:  # most of them: lengths of headers and of their names
+        out.append(value << 1)
+        return
     number = (value << 1) ^ (value >> 63)
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)

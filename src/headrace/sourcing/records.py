@@ -15,6 +15,7 @@ import base64
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Literal
 
 import orjson
@@ -297,6 +298,7 @@ def token_of(topic: str, partition: int, next_offset: int) -> str:
     return base64.urlsafe_b64encode(plain).decode().rstrip("=")
 
 
+@lru_cache(maxsize=16)
 def format_time(at_ms: int) -> str:
     """RFC 3339 in UTC, with milliseconds."""
     return f"{datetime.fromtimestamp(at_ms // 1000, UTC):%Y-%m-%dT%H:%M:%S}.{at_ms % 1000:03d}Z"

@@ -8,6 +8,7 @@ import numpy as np
 from headrace.client import LARGE_RECORD_CONFIGS, LATEST, Connection, RawFetcher
 from headrace.client.topics import TopicSettings, ensure_topics
 from headrace.errors import RetriableError
+from headrace.kernels import hash_key
 from headrace.records import Record, iterate_batch, lay_out, read_header
 from headrace.sourcing.entity_type import EntityType
 from headrace.sourcing.records import Topics
@@ -42,9 +43,7 @@ def create_entity_topics(connection: Connection, app: str, kinds: Iterable[Entit
 
 def partition_of(entity: str, partitions: int) -> int:
     """Where the records of an entity are: as Kafka's own clients have it."""
-    from aiokafka.partitioner import murmur2
-
-    return int((murmur2(entity.encode()) & 0x7FFFFFFF) % partitions)
+    return hash_key(entity.encode()) % partitions
 
 
 def read_records(fetcher: RawFetcher, topic: str, partition: int, start: int, end: int) -> Iterator[Record]:

@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from headrace.errors import ConfigError, RequestError
@@ -50,7 +51,7 @@ def to_json(value: Any) -> Any:
     if _is_pydantic(type(value)):
         return value.model_dump(mode="json")
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {each.name: to_json(getattr(value, each.name)) for each in dataclasses.fields(value)}
+        return {name: to_json(getattr(value, name)) for name in _shape(type(value)).hints}
     if isinstance(value, Mapping):
         return {str(to_json(name)): to_json(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
@@ -83,7 +84,7 @@ def _text(value: Any) -> str:
 
 def from_json(kind: Any, data: Any, where: str = "") -> Any:
     """The value of this type; raises RequestError that names the field if the data is not of it."""
-    if kind is Any or kind is None or kind is type(None):
+    if kind is Any or kind is None or kind is type(None) or (type(data) is kind and kind in _PLAIN):
         return data
     origin = get_origin(kind)
     if origin is typing.Annotated:
@@ -149,34 +150,42 @@ def _model(kind: Any, data: Any, where: str) -> Any:
             return kind.model_validate(data)
         except ValueError as error:
             raise RequestError(f"{where or kind.__name__}: {_first_line(error)}") from error
-    fields = {each.name: each for each in dataclasses.fields(kind) if each.init}
-    if unknown := set(data) - set(fields):
+    shape = _shape(kind)
+    if unknown := data.keys() - shape.given.keys():
         raise RequestError(f"{where or kind.__name__}: there is no field {sorted(unknown)[0]!r}")
-    hints = _hints(kind)
-    missing = [
-        name
-        for name, each in fields.items()
-        if name not in data
-        and each.default is dataclasses.MISSING
-        and each.default_factory is dataclasses.MISSING
-    ]
-    if missing:
-        raise RequestError(f"{_in(where, missing[0])} is missing")
-    return kind(**{name: from_json(hints[name], data[name], _in(where, name)) for name in data})
+    for name in shape.required:
+        if name not in data:
+            raise RequestError(f"{_in(where, name)} is missing")
+    return kind(**{name: from_json(shape.given[name], each, _in(where, name)) for name, each in data.items()})
 
 
 def _first_line(error: ValueError) -> str:
     return "; ".join(str(error).splitlines()[1:3]).strip() or str(error)
 
 
-_known_hints: dict[type, dict[str, Any]] = {}
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Shape:
+    """The types of a dataclass's fields; of those that it is made from; and which of these must be given."""
+
+    hints: Mapping[str, Any]
+    given: Mapping[str, Any]
+    required: tuple[str, ...]
 
 
-def _hints(kind: type) -> dict[str, Any]:
-    found = _known_hints.get(kind)
-    if found is None:
-        found = _known_hints[kind] = get_type_hints(kind, include_extras=True)
-    return found
+@lru_cache(maxsize=1_000)
+def _shape(kind: type) -> _Shape:
+    fields, hints = dataclasses.fields(kind), get_type_hints(kind, include_extras=True)
+    given = [each for each in fields if each.init]
+    required = [
+        each.name
+        for each in given
+        if each.default is dataclasses.MISSING and each.default_factory is dataclasses.MISSING
+    ]
+    return _Shape(
+        {each.name: hints[each.name] for each in fields},
+        {each.name: hints[each.name] for each in given},
+        tuple(required),
+    )
 
 
 def _scalar(kind: Any, data: Any, where: str) -> Any:
@@ -250,17 +259,12 @@ def json_schema(kind: Any) -> dict[str, Any]:
 
 
 def _dataclass_schema(kind: Any) -> dict[str, Any]:
-    hints, fields = _hints(kind), [each for each in dataclasses.fields(kind) if each.init]
-    required = [
-        each.name
-        for each in fields
-        if each.default is dataclasses.MISSING and each.default_factory is dataclasses.MISSING
-    ]
+    shape = _shape(kind)
     return {
         "type": "object",
         "title": kind.__name__,
-        "properties": {each.name: json_schema(hints[each.name]) for each in fields},
-        "required": required,
+        "properties": {name: json_schema(each) for name, each in shape.given.items()},
+        "required": list(shape.required),
         "additionalProperties": False,
     }
 
@@ -272,8 +276,7 @@ def fields_of(kind: Any) -> dict[str, Any]:
             name: typing.Annotated[(each.annotation, *each.metadata)] if each.metadata else each.annotation
             for name, each in kind.model_fields.items()
         }
-    hints = _hints(kind)
-    return {each.name: hints[each.name] for each in dataclasses.fields(kind)}
+    return dict(_shape(kind).hints)
 
 
 def spark_type(kind: Any) -> str:

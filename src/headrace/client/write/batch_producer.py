@@ -23,7 +23,6 @@ from headrace.client.connect.channel import Channel
 from headrace.client.connect.connection import Connection
 from headrace.client.record_sizes import LARGEST_RECORD_BYTES
 from headrace.client.write.open_batches import OpenBatches, PlainBatch
-from headrace.client.write.oversized import fits
 from headrace.client.write.record_block import RecordBlock
 from headrace.client.write.transactional_producer import NextOffsets
 from headrace.client.write.transactions import OutputRecord, RecordTooLarge
@@ -162,7 +161,7 @@ class BatchProducer:
         ones, or nothing is written and RetriableError is raised.
         """
         for each in records:
-            if not fits(each, LARGEST_RECORD_BYTES):
+            if len(each.value or b"") > LARGEST_RECORD_BYTES:
                 raise _too_large(each.topic)
 
         def require_place(next_offsets: NextOffsets) -> Iterable[OutputRecord]:
