@@ -19,6 +19,7 @@ from headrace.sourcing.waiters import Place, Waiter, Waiters
 __all__ = ["CommandSender", "new_command_id"]
 
 _POLL_S = 0.1
+_MANY = 8  # who wait for answers
 
 
 def new_command_id() -> str:
@@ -37,7 +38,8 @@ class CommandSender:
         self._connection = connection
         self._app = app
         self._lock = threading.Lock()
-        self._producer: Producer | None = None
+        self._alone: Producer | None = None
+        self._together: Producer | None = None
         self._reader: Consumer | None = None
         self._positions: list[TopicPartition] = []
         self._followed: set[str] = set()
@@ -87,9 +89,10 @@ class CommandSender:
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
         with self._lock:
-            if self._producer is not None:
-                self._producer.flush(5)
-                self._producer = None
+            opened = [each for each in (self._alone, self._together) if each is not None]
+            self._alone = self._together = None
+            for each in opened:
+                each.flush(5)
         self._waiters.settle_all(RetriableError("the sender of commands was closed; send it again"))
 
     # --- inside -------------------------------------------------------------------------------
@@ -101,10 +104,10 @@ class CommandSender:
             if self._stopping.is_set():
                 raise RetriableError("the sender of commands is closed; open another")
             self._follow(topics.answers)
-            assert self._producer is not None
+            opened = self._producer()
             self._waiters.add(place, waiter)
             try:
-                self._producer.produce(
+                opened.produce(
                     topics.commands,
                     command.value(),
                     command.entity.encode(),
@@ -123,21 +126,31 @@ class CommandSender:
             ends = fetcher.offsets(answers, LATEST)
         self._positions += [TopicPartition(answers, partition, at) for partition, at in ends.items()]
         self._followed.add(answers)
-        if self._producer is None:
-            self._open()
         self._wake.set()
+        if self._thread is None:
+            self._alone = self._open(linger_ms=0)
+            self._thread = threading.Thread(target=self._run, name="headrace-answers", daemon=True)
+            self._thread.start()
 
-    def _open(self) -> None:
-        self._producer = producer(
+    def _producer(self) -> Producer:
+        """One that sends at once; where many wait for answers, one that sends what comes within a millisecond
+        together. Commands that do not wait for each other have no order, so there may be both.
+        """
+        assert self._alone is not None
+        if len(self._waiters) < _MANY:
+            return self._alone
+        self._together = self._together or self._open(linger_ms=1)
+        return self._together
+
+    def _open(self, linger_ms: int) -> Producer:
+        return producer(
             self._connection,
             enable_idempotence=False,  # whoever carries commands out knows one that comes twice by its id
             partitioner="murmur2_random",
-            linger_ms=0,
+            linger_ms=linger_ms,
             delivery_report_only_error=True,
             logger=SILENT_LOGGER,
         )
-        self._thread = threading.Thread(target=self._run, name="headrace-answers", daemon=True)
-        self._thread.start()
 
     def _report(self, place: Place) -> Callable[[KafkaError | None, Any], None]:
         def report(error: KafkaError | None, message: Any) -> None:
@@ -164,9 +177,9 @@ class CommandSender:
                     self._wake.clear()
                     assigned = self._assign(reader, assigned)
                 assigned = self._read(reader, assigned)
-                opened = self._producer
-                if opened is not None:
-                    opened.poll(0)
+                for opened in (self._alone, self._together):
+                    if opened is not None:
+                        opened.poll(0)
         finally:
             reader.close()
 

@@ -23,6 +23,10 @@ class Waiters:
         self._lock = threading.Lock()
         self._by_id: dict[str, list[tuple[str, Waiter]]] = {}
 
+    def __len__(self) -> int:
+        """How many commands somebody waits for, roughly: several may have the same id."""
+        return len(self._by_id)
+
     def add(self, place: Place, waiter: Waiter) -> None:
         entity, command = place
         with self._lock:
