@@ -11,6 +11,7 @@ PANELS = {
     "Pipeline": "pipeline",
     "Views": "views",
     "Alerts": "alerts",
+    "Captures": "captures",
     "Topics": "topics",
     "Groups": "groups",
     "Late": "late",

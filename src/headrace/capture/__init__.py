@@ -28,7 +28,7 @@ from headrace.capture.open import absolute_url, describe_table, open_source, sql
 from headrace.capture.run import CaptureRun
 from headrace.capture.source import Chunk, Lack, Lag, Source, SourceChanged
 from headrace.capture.spec import CaptureSpec, parse_spec
-from headrace.capture.status import Status, TableStatus
+from headrace.capture.status import Status, TableStatus, state_of
 from headrace.capture.writer import CaptureWriter, own_topics, table_topic, transaction_topic
 
 __all__ = [
@@ -62,6 +62,7 @@ __all__ = [
     "own_topics",
     "parse_spec",
     "sqlite_path",
+    "state_of",
     "table_topic",
     "transaction_topic",
 ]

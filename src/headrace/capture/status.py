@@ -7,10 +7,20 @@ from typing import Any, Literal
 from headrace.capture.source import Lag
 from headrace.capture.state import CaptureState, TableState
 
-__all__ = ["Lags", "Rates", "State", "Status", "TableStatus", "table_status"]
+__all__ = ["Lags", "Rates", "State", "Status", "TableStatus", "state_of", "table_status"]
 
 # snapshot: tables are being read, changes are followed; streaming: all tables are whole; stopped: see `error`
 State = Literal["starting", "snapshot", "streaming", "paused", "reconnecting", "stopped"]
+
+
+_ALIVE_MS = 30_000
+
+
+def state_of(said: Mapping[str, Any] | None, now_ms: float, *, paused: bool = False) -> str:
+    """The state in a status, or that nobody runs what has not said anything of itself for half a minute."""
+    if said is not None and now_ms - said["at_ms"] < _ALIVE_MS:
+        return str(said["state"])
+    return "paused" if paused else "not running"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,10 +15,10 @@ from tests.integration.prometheus_text import parse
 from headrace.app.status.alerts import Alert
 from headrace.app.status.lock import locked
 from headrace.app.status.status import AppStatus, QueryStatus, StatusFile
-from headrace.capture import Catalog
+from headrace.capture import CaptureSpec, Catalog
 from headrace.client import CommittedOffset, GroupOffsets, producer
 from headrace.client.write import OutputRecord, RecordSink
-from headrace.derived import FollowCatalog
+from headrace.derived import Follow, FollowCatalog, redis
 from headrace.testing.console import ConsoleProcess
 from headrace.views import ChangeKind
 
@@ -440,6 +440,10 @@ def test_a_capture_or_follower_that_needs_attention_has_an_alert(get, our_log):
     said = {"state": "stopped", "at_ms": now_ms, "error": "the slot is lost", "error_at_ms": now_ms}
     captured, followed = contextlib.closing(Catalog(our_log)), contextlib.closing(FollowCatalog(our_log))
     with captured as captures, followed as followers:
+        captures.add(CaptureSpec(name="shop", url="postgresql://me@db/shop?password=env:SHOP_PASSWORD"))
+        followers.add(
+            Follow(name="cache", topic="shop.public.orders", into=redis("redis://cache", prefix="order:"))
+        )
         captures.say("shop", said)
         followers.say("cache", {**said, "error": "no such database"})
         try:
@@ -452,6 +456,19 @@ def test_a_capture_or_follower_that_needs_attention_has_an_alert(get, our_log):
                 time.sleep(0.05)
             assert {each["id"]: each["detail"] for each in found} == expected
             assert {each["severity"] for each in found} == {"critical"}
+            (shop,), (cache,) = get("/v1/captures").json["captures"], get("/v1/followers").json["followers"]
+            assert (shop["source"], shop["state"], shop["error"]) == (
+                "postgresql://me@db/shop",
+                "stopped",
+                "the slot is lost",
+            )
+            assert (cache["topic"], cache["place"], cache["error"]) == (
+                "shop.public.orders",
+                "order:",
+                "no such database",
+            )
+            assert 'headrace_capture_running{capture="shop"} 0' in get("/metrics").body.decode()
         finally:
+            captures.remove("shop")
             captures.gone("shop")
             followers.remove("cache")

@@ -29,7 +29,6 @@ Name = Annotated[str, typer.Argument(metavar="CAPTURE", help="Name of the captur
 Tables = Annotated[
     list[str] | None, typer.Option("--table", "-t", help="A table, as SCHEMA.TABLE or TABLE; repeatable.")
 ]
-_ALIVE_MS = 30_000
 _STOP_TIMEOUT_S = 20
 
 
@@ -132,13 +131,13 @@ def remove(
     as_json: Json = False,
 ) -> int:
     """Stop and forget a capture, and take its triggers or slot out of the database; tables' topics stay."""
-    from headrace.capture import open_source, own_topics
+    from headrace.capture import open_source, own_topics, state_of
     from headrace.client.topics import drop_topic
 
     connection = _connection(bootstrap)
     with _catalog(bootstrap) as catalog:
         spec = _entry(catalog, name).spec
-        was_alive = _is_alive(catalog.entries[name].status)
+        was_alive = state_of(catalog.entries[name].status, time.time() * 1000) != "not running"
         catalog.remove(name)
         deadline = time.monotonic() + _STOP_TIMEOUT_S
         while was_alive and catalog.entries[name].status is not None and time.monotonic() < deadline:
@@ -232,19 +231,13 @@ def _what_is_left(steps: Mapping[str, Callable[[], object]]) -> list[str]:
     return left
 
 
-def _is_alive(status: Mapping[str, Any] | None) -> bool:
-    return status is not None and time.time() * 1000 - status["at_ms"] < _ALIVE_MS
-
-
 def _described(name: str, entry: Any) -> dict[str, Any]:
-    alive = _is_alive(entry.status)
-    state = entry.status["state"] if alive else "not running"
-    if state == "not running" and entry.switch.paused:
-        state = "paused"
+    from headrace.capture import state_of
+
     return {
         "capture": name,
         "url": entry.spec.url,
-        "state": state,
+        "state": state_of(entry.status, time.time() * 1000, paused=entry.switch.paused),
         "paused": entry.switch.paused,
         "status": entry.status,
     }

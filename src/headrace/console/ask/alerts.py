@@ -7,14 +7,13 @@ from typing import Any
 import orjson
 
 from headrace.app.status import is_running, read_status
-from headrace.capture import CAPTURES_TOPIC
 from headrace.client import EVENTS_TOPIC
 from headrace.console.ask.alert_rules import driver_alerts, event_alerts
-from headrace.console.ask.catalog_alerts import capture_alerts, follower_alerts, newest_statuses
+from headrace.console.ask.catalog_alerts import capture_alerts, follower_alerts
+from headrace.console.ask.catalogs import catalog_statuses, declared_captures, declared_followers
 from headrace.console.ask.records import PageLimits, PartitionRecord, bounds, read_last
 from headrace.console.context import ConsoleContext
 from headrace.console.push.watch import Watch
-from headrace.derived import FOLLOWERS_TOPIC
 from headrace.errors import HeadraceError, RequestError
 
 __all__ = ["active_alerts"]
@@ -34,42 +33,9 @@ def active_alerts(context: ConsoleContext) -> list[dict[str, Any]]:
     now = context.clock.now_ms() / 1000
     with suppress(HeadraceError):
         found += event_alerts(events.newest(), now)
-        found += capture_alerts(_statuses(context, CAPTURES_TOPIC), now)
-        found += follower_alerts(_statuses(context, FOLLOWERS_TOPIC), now)
+        found += capture_alerts(catalog_statuses(declared_captures(context)), now)
+        found += follower_alerts(catalog_statuses(declared_followers(context)), now)
     return sorted(found, key=lambda each: (each["severity"] != "critical", each["since"]))
-
-
-def _statuses(context: ConsoleContext, topic: str) -> dict[str, dict[str, Any]]:
-    watch = context.watches.of((topic,), lambda: CatalogWatch(context, topic))
-    assert isinstance(watch, CatalogWatch)
-    return watch.newest()
-
-
-class CatalogWatch(Watch[dict[str, dict[str, Any]]]):
-    """The newest status of each capture, or follower; read again only when there is more."""
-
-    def __init__(self, context: ConsoleContext, topic: str) -> None:
-        self._context = context
-        self._topic = topic
-        self._read: tuple[dict[int, tuple[int, int]], dict[str, dict[str, Any]]] = ({}, {})
-        super().__init__(self._look, 1.0)
-
-    async def _look(self) -> dict[str, dict[str, Any]]:
-        return await self._context.workers.run(self.newest)
-
-    def newest(self) -> dict[str, dict[str, Any]]:
-        """Blocks; nothing where there is no such topic."""
-        limits = PageLimits(records=_LAST_EVENTS, bytes=1 << 24, scan_bytes=1 << 24)
-        try:
-            with self._context.clients.fetcher() as fetcher:
-                held = bounds(fetcher, self._topic)
-                if held != self._read[0]:
-                    page = read_last(fetcher, self._topic, held, _LAST_EVENTS, limits)
-                    ordered = ((each.record.key, each.record.value) for each in page.records)
-                    self._read = held, newest_statuses(ordered)
-        except RequestError:
-            return {}
-        return self._read[1]
 
 
 class EventsWatch(Watch[list[dict[str, Any]]]):

@@ -1,31 +1,15 @@
 """Alerts about captures and followers, from what they say of themselves on the log. Pure."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
-
-import orjson
 
 from headrace.app.status import Alert
 
-__all__ = ["capture_alerts", "follower_alerts", "newest_statuses"]
+__all__ = ["capture_alerts", "follower_alerts"]
 
 _SILENT_S = 60.0
 _BEHIND_S = 60.0
 _HELD_BYTES = 1 << 30
-
-
-def newest_statuses(records: Iterable[tuple[bytes | None, bytes | None]]) -> dict[str, dict[str, Any]]:
-    """The last status of each, from the records `NAME/status` of a catalog; none of those that are gone."""
-    found: dict[str, dict[str, Any]] = {}
-    for key, value in records:
-        name, _, part = (key or b"").decode(errors="replace").rpartition("/")
-        if part == "status" and value is not None:
-            said = _parsed(value)
-            if said is not None:
-                found[name] = said
-        elif (part in ("status", "spec")) and value is None:
-            found.pop(name, None)
-    return found
 
 
 def capture_alerts(statuses: Mapping[str, Mapping[str, Any]], now: float) -> list[dict[str, Any]]:
@@ -119,11 +103,3 @@ def _of_state(kind: str, name: str, said: Mapping[str, Any], now: float) -> Iter
 
 def _seconds(at_ms: Any) -> float:
     return float(at_ms or 0) / 1000
-
-
-def _parsed(value: bytes) -> dict[str, Any] | None:
-    try:
-        said = orjson.loads(value)
-    except orjson.JSONDecodeError:
-        return None
-    return said if isinstance(said, dict) else None

@@ -10,6 +10,7 @@ from headrace.console.api.schemas import Schema
 from headrace.console.routes import (
     alerts,
     audit,
+    captures,
     dead_letters,
     entities,
     groups,
@@ -40,6 +41,7 @@ _MODULES = (
     entities,
     histories,
     traces,
+    captures,
     dead_letters,
     late,
     alerts,

@@ -1,6 +1,7 @@
 """`GET /metrics`: the console's own numbers, and those of the application and its views, for Prometheus."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from starlette.responses import Response
@@ -11,6 +12,7 @@ from headrace.console.ask.view_state import view_statuses
 from headrace.console.context import ConsoleContext
 from headrace.console.push.send_buffers import FULL, STALLED, SendBuffers
 from headrace.console.routes.alerts import alert_families
+from headrace.console.routes.captures import capture_families
 from headrace.console.security import Role
 from headrace.errors import HeadraceError
 from headrace.metrics import CONTENT_TYPE, Family, render
@@ -52,6 +54,8 @@ def families(context: ConsoleContext) -> Iterator[Family]:
         "Subscriptions that are open.",
         [("", (), context.subscriptions.open)],
     )
+    with suppress(HeadraceError):
+        yield from capture_families(context)
     if context.application.path is None:
         return
     yield Family(

@@ -3,7 +3,8 @@
 import orjson
 import pytest
 
-from headrace.console.ask.catalog_alerts import capture_alerts, follower_alerts, newest_statuses
+from headrace.console.ask.catalog_alerts import capture_alerts, follower_alerts
+from headrace.console.ask.catalogs import catalog_statuses, fold_catalog
 
 NOW = 1_000.0
 FINE = {"state": "streaming", "at_ms": 999_000, "error": None, "error_at_ms": None, "lag": {"bytes": 10}}
@@ -62,13 +63,18 @@ def test_a_capture_that_was_paused_may_be_silent():
 
 def test_the_last_status_counts_and_none_of_what_was_removed():
     records = [
-        (b"a/spec", b"{}"),
+        (b"a/spec", b'{"name": "a"}'),
         (b"a/status", orjson.dumps({"n": 1})),
         (b"a/status", orjson.dumps({"n": 2})),
+        (b"b/spec", b'{"name": "b"}'),
         (b"b/status", orjson.dumps({"n": 3})),
         (b"b/spec", None),
+        (b"c/spec", b'{"name": "c"}'),
         (b"c/status", b"nonsense"),
         (b"c/switch", b"{}"),
         (None, None),
     ]
-    assert newest_statuses(records) == {"a": {"n": 2}}
+    entries = {}
+    fold_catalog(entries, records[:2])
+    fold_catalog(entries, records[2:])
+    assert catalog_statuses(entries) == {"a": {"n": 2}}

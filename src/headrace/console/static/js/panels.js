@@ -2,7 +2,7 @@
 //
 // A panel is a line here and a module in panels/ that exports `show(place)`, where `place` has
 // `root` (an empty element), `parts` and `query` of the address, and `signal`, which aborts when
-// the reader goes elsewhere. `role` hides it from those whom the server would refuse; `badge` counts. Tables and joins, capture, and event sourcing will be lines here.
+// the reader goes elsewhere. `role` hides it from those whom the server would refuse; `badge` counts.
 
 export const PANELS = [
   { id: "", title: "Overview", icon: "overview", group: "Now", module: "./panels/overview.js" },
@@ -11,6 +11,7 @@ export const PANELS = [
   { id: "alerts", title: "Alerts", icon: "alerts", group: "Now", module: "./panels/alerts.js", badge: alertCount },
   { id: "topics", title: "Topics", icon: "topics", group: "Log", module: "./panels/topics.js" },
   { id: "groups", title: "Groups", icon: "groups", group: "Log", module: "./panels/groups.js" },
+  { id: "captures", title: "Captures", icon: "captures", group: "Log", module: "./panels/captures.js" },
   { id: "late", title: "Late", icon: "late", group: "Operations", module: "./panels/late.js" },
   { id: "dead-letters", title: "Dead letters", icon: "dead", group: "Operations", module: "./panels/dead_letters.js", badge: deadCount },
   { id: "rebuild", title: "Rebuild", icon: "rebuild", group: "Operations", module: "./panels/rebuild.js", role: "admin" },
