@@ -26,6 +26,7 @@ from headrace.app import import_app
 from headrace.app.background_run import BackgroundRun
 from headrace.app.options import RunOptions
 from headrace.app.run.runner import running
+from headrace.app.verify import reason_of
 from headrace.console.write.tokens import encode_token
 from headrace.errors import RetriableError
 from headrace.testing.console import ConsoleProcess
@@ -43,6 +44,7 @@ class Trial:
     """What a read of a view found: with the token, and without it a moment before."""
 
     view: str
+    entity: str
     found: bool
     found_without: bool
     not_yet: int
@@ -98,7 +100,7 @@ class Trials:
         early = self.rows(view, entity=entity)
         rows, not_yet = self.read(view, entity, tokens)
         found = [each["owner"] == "me" if view in JOINED else each["deposits"] == 1 for each in rows]
-        return Trial(view, found == [True], bool(early.status == 200 and early.json["rows"]), not_yet)
+        return Trial(view, entity, found == [True], bool(early.status == 200 and early.json["rows"]), not_yet)
 
     @contextlib.contextmanager
     def load(self, pause_s):
@@ -153,8 +155,35 @@ def test_a_read_with_the_token_of_a_command_holds_it_through_every_stage(
             token = trials.command("filtered", 1)  # nothing of it gets to the second stage
             assert trials.read("second_per_minute", "filtered", [token])[0] == []
         report(found)
+        joined = next(each for each in found if each.view == "with_owner")
+        behind = reason_of(trials.app, options, "with_owner", [("entity", joined.entity), ("version", "1")])
+        (event,) = [each.event for each in behind.records if each.event]
+        assert (event["command_name"], event["by"]) == ("Deposit", "me")
         foreign = trials.rows("second_per_minute", token=encode_token({"another": {0: 1}}))
         assert (foreign.status, foreign.json["type"]) == (400, "urn:headrace:problem:foreign-token")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_command_behind_a_row_and_the_rows_of_its_event_are_told_over_http(
+    our_log, tmp_path, spark, monkeypatch
+):
+    data = tmp_path / "data"
+    options = RunOptions(data=data, bootstrap=our_log.bootstrap_servers, file=FILE)
+    with trials_of(f"d{uuid.uuid4().hex[:8]}", our_log, data, monkeypatch) as trials:
+        with kept(trials.app, options, spark):
+            assert trials.trial("with_owner").found
+            key = {"entity": "e-0", "version": 1}
+            why = ask(trials.url, "POST", "/v1/views/with_owner/why", key)
+            assert why.status == 200, why.body
+            (event,) = [each for each in why.json["records"] if each["command"]]
+            assert (event["command"]["name"], event["by"]) == ("Deposit", "me")
+            place = f"{event['topic']}/records/{event['partition']}/{event['offset']}"
+            affects = ask(trials.url, "POST", f"/v1/topics/{place}/affects")
+            assert affects.status == 200, affects.body
+            assert {"view": "with_owner", "key": key} in affects.json["rows"]
+        wrong = ask(trials.url, "POST", "/v1/views/with_owner/why", {"entity": "e-0"})
+        assert (wrong.status, "version" in wrong.json["detail"]) == (400, True)
 
 
 @contextlib.contextmanager

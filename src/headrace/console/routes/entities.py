@@ -120,7 +120,7 @@ SCHEMAS: dict[str, Schema] = {
 ROUTES = (
     Route(
         method="POST",
-        path="/v1/entities/{type}/{id}/commands/{command}",
+        path="/v1/entities/{type}/{id:path}/commands/{command}",
         role=Role.WRITER,
         handler=post_command,
         summary="Send a command to an entity, and wait for its answer",

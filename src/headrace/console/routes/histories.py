@@ -47,7 +47,9 @@ async def get_history(call: Call) -> Response:
     page = [each.to_json() for each in events if first <= each.version <= last]
     if call["states"] and page:
         page = (await _with_states(call, first, last))["events"]
-    return json_response({"type": call["type"], "entity": call["id"], "version": version, "events": page})
+    topic = Topics.of(_described(call.context, call["type"]).app, call["type"]).events
+    found = {"type": call["type"], "entity": call["id"], "version": version, "topic": topic, "events": page}
+    return json_response(found)
 
 
 async def get_state(call: Call) -> Response:
@@ -163,6 +165,7 @@ SCHEMAS: dict[str, Schema] = {
             "type": string(),
             "entity": string(),
             "version": integer("The entity's version now; 0 if nothing has happened to it."),
+            "topic": string("The topic of its events."),
             "events": array(ref("EntityEvent")),
         }
     ),
@@ -203,7 +206,7 @@ ROUTES = (
     ),
     Route(
         method="GET",
-        path="/v1/entities/{type}/{id}/history",
+        path="/v1/entities/{type}/{id:path}/history",
         role=Role.READER,
         tag="entities",
         summary="The events of an entity: what happened, when, by whom and by which command",
@@ -225,7 +228,7 @@ ROUTES = (
     ),
     Route(
         method="GET",
-        path="/v1/entities/{type}/{id}/state",
+        path="/v1/entities/{type}/{id:path}/state",
         role=Role.READER,
         tag="entities",
         summary="The state of an entity: now, at a version, or at a time",

@@ -8,6 +8,7 @@ export const PANELS = [
   { id: "", title: "Overview", icon: "overview", group: "Now", module: "./panels/overview.js" },
   { id: "pipeline", title: "Pipeline", icon: "pipeline", group: "Now", module: "./panels/pipeline.js" },
   { id: "views", title: "Views", icon: "views", group: "Now", module: "./panels/views.js" },
+  { id: "entities", title: "Entities", icon: "entities", group: "Now", module: "./panels/entities.js" },
   { id: "alerts", title: "Alerts", icon: "alerts", group: "Now", module: "./panels/alerts.js", badge: alertCount },
   { id: "topics", title: "Topics", icon: "topics", group: "Log", module: "./panels/topics.js" },
   { id: "groups", title: "Groups", icon: "groups", group: "Log", module: "./panels/groups.js" },

@@ -10,8 +10,10 @@ import { note } from "../router.js";
 import { bytes, count, exact, number, oneLine, time } from "../format.js";
 import { headersOf } from "../model.js";
 import { Tail, follow, holds } from "../tail.js";
+import { may } from "../user.js";
 import { empty, problemBox } from "./notice.js";
 import { virtualRows } from "./rows.js";
+import { askAffects } from "./trace.js";
 import { facts, valueBlock } from "./value.js";
 
 const KEPT = 2_000;
@@ -242,5 +244,6 @@ export function recordDetail(topic, record) {
     ]),
     headers.length ? [h("h3", {}, "Headers"), facts(headers.map(([name, value]) => [name, h("code", {}, value === null ? "null" : oneLine(value, 2_000))]))] : null,
     h("h3", {}, "Value"), valueBlock(record.value, record.encoding),
+    may("writer") && h("button", { type: "button", onclick: () => askAffects(topic, record) }, "What has it touched?"),
   ];
 }

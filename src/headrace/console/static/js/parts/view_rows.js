@@ -5,8 +5,10 @@ import { icon } from "../icons.js";
 import { path, read } from "../api.js";
 import { cell, count, exact, number } from "../format.js";
 import { versionOf } from "../model.js";
+import { may } from "../user.js";
 import { problemBox } from "./notice.js";
 import { table } from "./table.js";
+import { askWhy } from "./trace.js";
 
 const PAGE = 50;
 const OPERATORS = [["eq", "is"], ["ne", "is not"], ["ge", "at least"], ["gt", "more than"], ["le", "at most"], ["lt", "less than"], ["prefix", "starts with"]];
@@ -25,7 +27,7 @@ export function viewRows(view, signal) {
     columns: [...columns.map((column) => ({
       id: column.name, title: column.name, about: column.type, value: (row) => row[column.name], text: (row) => cell(row[column.name], column.type),
       end: /int|double|float|decimal/.test(column.type), hint: (row) => (/timestamp/.test(column.type) ? exact(row[column.name]) : null),
-    })), { id: " mark", title: "", fill: fillMark }],
+    })), { id: " mark", title: "", fill: fillMark }, ...(may("writer") && view.key.length ? [{ id: " why", title: "", fill: fillWhy }] : [])],
   });
   const element = h("div", {}, filterForm(columns, add), chips, trouble, rows.element, pages.element);
 
@@ -86,6 +88,11 @@ export function viewRows(view, signal) {
     const marked = state.marked.has(keyOf(view, row));
     if (marked && !place.firstChild) place.append(h("span", { class: "tag is-warn" }, "corrected"));
     else if (!marked) place.replaceChildren();
+  }
+
+  function fillWhy(place, row) {
+    place.row = row;
+    if (!place.firstChild) place.append(h("button", { type: "button", class: "quiet", title: "The records behind this row", onclick: () => askWhy(view, place.row) }, "Why?"));
   }
 
   function pager() {
