@@ -10,7 +10,6 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 
-import psycopg
 import pytest
 from tests.crash.cluster.drivers import HEADRACE, TIMEOUT_S
 from tests.integration.app.standalone import StandaloneCluster
@@ -26,8 +25,11 @@ from headrace.testing.s3 import s3_process
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(3000), pytest.mark.xdist_group("machines")]
 
 SOURCES = Path(headrace_package.__file__).parents[1]
-EXECUTOR = "CoarseGrainedExecutorBackend"
 SMALL = ("spark.executor.memory=512m", "spark.driver.memory=640m", "spark.cores.max=2")
+CUSTOMERS = """customers = app.table(
+    "shop.customers", key="customer_id", schema="customer_id string, tier string, city string"
+)
+"""
 HOOKS = {
     "SHOP_WEBHOOK_URL": "http://127.0.0.1:9/nobody",
     "SHOP_WEBHOOK_SECRET": "whsec_bm90IGEgc2VjcmV0IGF0IGFsbA==",
@@ -67,10 +69,11 @@ class Site:
         )
 
     def file(self, machine):
-        """The shop with its views in PostgreSQL, on a machine."""
+        """The shop with its views in PostgreSQL, and its customers in a topic, on a machine."""
         text = APPLICATION.read_text()
-        found = text.replace('App("shop")', f'App("shop", store="{self.store}")')
-        assert found != text
+        kept, stores = re.subn(r'App\("shop"\)', f'App("shop", store="{self.store}")', text)
+        found, tables = re.subn(r"customers = app\.table\(.*?\n(?=posts = )", CUSTOMERS, kept, flags=re.S)
+        assert (stores, tables) == (1, 1)
         self.machines[machine].run(["sh", "-c", "cat > shop.py"], text=found)
         return "shop.py"
 
@@ -89,10 +92,6 @@ class Site:
             process = self.machines[machine].popen(command, self.environment(), out)
             code = process.wait(TIMEOUT_S)
             return code, (self.folder / "command").read_text()
-
-    def psql(self, query):
-        with psycopg.connect(f"host=127.0.0.1 port={self.postgres.port} user=postgres") as connection:
-            return connection.execute(query).fetchall()
 
 
 @pytest.fixture(scope="module")
