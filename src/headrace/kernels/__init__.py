@@ -41,7 +41,9 @@ if TYPE_CHECKING:
     from headrace.kernels.logged import LogEvent as LogEvent
     from headrace.kernels.logged import LogKind as LogKind
     from headrace.kernels.logged import LogTable as LogTable
+    from headrace.kernels.logged import TextKind as TextKind
     from headrace.kernels.logged import encode_logged as encode_logged
+    from headrace.kernels.logged import encode_texts as encode_texts
     from headrace.kernels.produce import Lack as Lack
     from headrace.kernels.produce import TopicBatches as TopicBatches
     from headrace.kernels.produce import append_records as append_records
@@ -77,7 +79,7 @@ __getattr__, __dir__, __all__ = lazily(
         "shared_library": "address_of library",
         "rows": "RECORD_NUMBERS Encoded Found RowColumnLayout RowEncoder RowTable RowTables RowTexts Stop "
         "UsedTable find_answers",
-        "logged": "LogColumnLayout LogEvent LogKind LogTable encode_logged",
+        "logged": "LogColumnLayout LogEvent LogKind LogTable TextKind encode_logged encode_texts",
         "produce": "Lack TopicBatches append_records hash_key",
         "requests": "Came LaneCall PlainBatch RepeatedFetch RepeatedProduce ROOM_BYTES STANDING_FIELDS",
     },

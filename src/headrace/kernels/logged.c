@@ -1,4 +1,5 @@
-/* Rows of MySQL's and MariaDB's binary log as JSON, an event at a time; `logged.py` says what they become.
+/* Rows of MySQL's and MariaDB's binary log as JSON, an event at a time, and those that a query answers, many at
+ * a time; `logged.py` says what they become.
  *
  * As in `rows.c`: what is not plain is left to Python, row by row, so nothing here has to be complete and a
  * doubt is a reason to stop. Nothing allocates or is kept between calls, and no length in the data is
@@ -257,14 +258,10 @@ static enum day days_of(int64_t year, int64_t month, int64_t day, int64_t *days)
 static uint8_t *put_date(uint8_t *out, place at)
 {
     int64_t packed = (int64_t)little_endian(at, 3), days;
-    switch (days_of(packed >> 9, packed >> 5 & 15, packed & 31, &days)) {
-    case NO_DAY:
-        return PUT(out, "null");
-    case A_DAY:
-        return put_signed(out, days);
-    default:
-        return NULL;
-    }
+    enum day day = days_of(packed >> 9, packed >> 5 & 15, packed & 31, &days);
+    if (day != A_DAY)
+        return day == NO_DAY ? PUT(out, "null") : NULL;
+    return put_signed(out, days);
 }
 
 /* Microseconds of the fraction, which has two digits in an octet. */
@@ -293,30 +290,31 @@ static uint8_t *put_time(uint8_t *out, const struct cell *cell)
     return put_signed(out, packed < 0 ? -micros : micros);
 }
 
+/* In milliseconds with up to three digits of a second's fraction, else in microseconds. */
+static uint8_t *put_since_1970(uint8_t *out, int64_t seconds, int64_t micros, int64_t digits)
+{
+    return put_signed(out, digits <= 3 ? seconds * 1000 + micros / 1000 : seconds * 1000000 + micros);
+}
+
 static uint8_t *put_datetime(uint8_t *out, const struct cell *cell, int64_t digits)
 {
     int64_t packed = (int64_t)big_endian(cell->at, 5) - ((int64_t)1 << 39), days;
     if (packed < 0)
         return NULL;
     int64_t months = packed >> 22;
-    switch (days_of(months / 13, months % 13, packed >> 17 & 31, &days)) {
-    case NO_DAY:
-        return PUT(out, "null");
-    case A_DAY:
-        break;
-    default:
-        return NULL;
-    }
-    int64_t seconds = days * DAY_S + seconds_of(packed & 0x1FFFF), micros = micros_of(cell->at + 5, cell->length - 5);
-    return put_signed(out, digits <= 3 ? seconds * 1000 + micros / 1000 : seconds * 1000000 + micros);
+    enum day day = days_of(months / 13, months % 13, packed >> 17 & 31, &days);
+    if (day != A_DAY)
+        return day == NO_DAY ? PUT(out, "null") : NULL;
+    int64_t seconds = days * DAY_S + seconds_of(packed & 0x1FFFF);
+    return put_since_1970(out, seconds, micros_of(cell->at + 5, cell->length - 5), digits);
 }
 
-static uint8_t *put_timestamp(uint8_t *out, const struct cell *cell, int64_t digits)
+/* Null for the beginning of 1970, which stands for no moment. */
+static uint8_t *put_moment(uint8_t *out, int64_t seconds, int64_t micros, int64_t digits)
 {
-    int64_t seconds = (int64_t)big_endian(cell->at, 4), micros = micros_of(cell->at + 4, cell->length - 4);
     if (!seconds && !micros)
         return PUT(out, "null");
-    if (micros > 999999)
+    if (seconds < 0 || micros > 999999)
         return NULL;
     int64_t day = seconds / DAY_S + 719468, second = seconds % DAY_S; /* since the first of March, 0000 */
     int64_t era = day / 146097, of_era = day % 146097;
@@ -340,6 +338,12 @@ static uint8_t *put_timestamp(uint8_t *out, const struct cell *cell, int64_t dig
         out += digits;
     }
     return PUT(out, "Z\"");
+}
+
+static uint8_t *put_timestamp(uint8_t *out, const struct cell *cell, int64_t digits)
+{
+    int64_t seconds = (int64_t)big_endian(cell->at, 4);
+    return put_moment(out, seconds, micros_of(cell->at + 4, cell->length - 4), digits);
 }
 
 /* --- labels ------------------------------------------------------------------------------ */
@@ -479,7 +483,9 @@ static place read_cells(place at, place end, const struct table *table, struct c
     return at;
 }
 
-static uint8_t *put_row(uint8_t *out, const struct table *table, struct cell *cells)
+typedef uint8_t *put_value_of(uint8_t *out, const struct cell *cell, const struct column *column);
+
+static inline uint8_t *put_row(uint8_t *out, const struct table *table, struct cell *cells, put_value_of *put_value_of)
 {
     *out++ = '{';
     for (int64_t i = 0; i < table->column_count; i++) {
@@ -487,7 +493,7 @@ static uint8_t *put_row(uint8_t *out, const struct table *table, struct cell *ce
             *out++ = ',';
         out = put_part(out, table->columns[i].name);
         cells[i].json = out;
-        out = cells[i].length == NO_VALUE ? PUT(out, "null") : put_value(out, cells + i, table->columns + i);
+        out = cells[i].length == NO_VALUE ? PUT(out, "null") : put_value_of(out, cells + i, table->columns + i);
         if (!out)
             return NULL;
         cells[i].json_length = out - cells[i].json;
@@ -507,11 +513,11 @@ static int64_t needed(const struct table *table, const struct event *event, int6
 static uint8_t *put_rows(uint8_t *out, const struct table *table, struct cell *before, struct cell *after)
 {
     out = PUT(out, "{\"before\":");
-    out = before ? put_row(out, table, before) : PUT(out, "null");
+    out = before ? put_row(out, table, before, put_value) : PUT(out, "null");
     if (!out)
         return NULL;
     out = PUT(out, ",\"after\":");
-    out = after ? put_row(out, table, after) : PUT(out, "null");
+    out = after ? put_row(out, table, after, put_value) : PUT(out, "null");
     return out && before && after && !has_same_key(table, before, after) ? NULL : out;
 }
 
@@ -557,4 +563,227 @@ int64_t encode_logged(place data, int64_t begin, int64_t size, struct table *tab
     }
     outcome->out_bytes = written - out;
     return at - data;
+}
+
+/* --- rows that a query answers ------------------------------------------------------------- */
+
+/* What values of a column are; of moments, `digits` are those of a second's fraction. */
+enum text_kind {
+    TEXT_INTEGER,
+    TEXT_FLOAT,
+    TEXT_DOUBLE,
+    TEXT_DECIMAL,
+    TEXT_BIT,
+    TEXT_BITS,
+    TEXT_DATE,
+    TEXT_TIME,
+    TEXT_DATETIME,
+    TEXT_TIMESTAMP,
+    TEXT_UTF8,
+    TEXT_ASCII,
+    TEXT_BYTES,
+};
+
+static uint8_t *put_number_text(uint8_t *out, place at, place end, int is_single)
+{
+    char text[40];
+    if (end - at >= (int64_t)sizeof text)
+        return NULL;
+    for (place each = at; each < end; each++)
+        if (!is_digit(*each) && *each != '-' && *each != '+' && *each != '.' && *each != 'e')
+            return NULL;
+    memcpy(text, at, (size_t)(end - at));
+    text[end - at] = 0;
+    char *until;
+    double number = strtod(text, &until);
+    if (until == text || *until || (is_single && fabs(number) > FLT_MAX))
+        return NULL;
+    return is_single ? put_shortest(out, number, 6, 9, 1) : put_shortest(out, number, 15, 17, 0);
+}
+
+/* Without zeros before it, but for one. */
+static uint8_t *put_decimal_text(uint8_t *out, place at, place end)
+{
+    *out++ = '"';
+    if (at < end && *at == '-')
+        *out++ = *at++;
+    place point = skip_digits(at, end);
+    if (point == at || (point < end && (*point != '.' || point + 1 == end || skip_digits(point + 1, end) < end)))
+        return NULL;
+    while (at < point && *at == '0')
+        at++;
+    if (at == point)
+        *out++ = '0';
+    out = put(out, at, end - at);
+    *out++ = '"';
+    return out;
+}
+
+/* The day of `2024-05-31`, and what follows it. */
+static enum day read_day(place *at, place end, int64_t *days)
+{
+    place text = *at;
+    if (end - text < 10 || text[4] != '-' || text[7] != '-')
+        return ANOTHER_CALENDAR;
+    int century = pair(text), year = pair(text + 2), month = pair(text + 5), day = pair(text + 8);
+    if (century < 0 || year < 0 || month < 0 || day < 0)
+        return ANOTHER_CALENDAR;
+    *at += 10;
+    return days_of(century * 100 + year, month, day, days);
+}
+
+/* Seconds and microseconds of `12:34:56.789`, with hours of any number of digits; 0 if it is anything else. */
+static int read_clock(place at, place end, int64_t *seconds, int64_t *micros)
+{
+    place colon = skip_digits(at, end);
+    if (colon == at || colon - at > 4 || end - colon < 6 || *colon != ':' || colon[3] != ':')
+        return 0;
+    int64_t hours = 0;
+    for (; at < colon; at++)
+        hours = hours * 10 + *at - '0';
+    int minute = pair(colon + 1), second = pair(colon + 4);
+    at = colon + 6;
+    if (minute < 0 || second < 0 || (at < end && (*at++ != '.' || at == end || end - at > 6)))
+        return 0;
+    *seconds = (hours * 60 + minute) * 60 + second;
+    *micros = 0;
+    for (int64_t of_digit = 100000; of_digit; of_digit /= 10) {
+        if (at == end)
+            continue;
+        if (!is_digit(*at))
+            return 0;
+        *micros += (*at++ - '0') * of_digit;
+    }
+    return 1;
+}
+
+static uint8_t *put_time_text(uint8_t *out, place at, place end)
+{
+    int is_negative = at < end && *at == '-';
+    int64_t seconds, micros;
+    if (!read_clock(at + is_negative, end, &seconds, &micros))
+        return NULL;
+    int64_t whole = seconds * 1000000 + micros;
+    return put_signed(out, is_negative ? -whole : whole);
+}
+
+static uint8_t *put_day_text(uint8_t *out, place at, place end)
+{
+    int64_t days;
+    enum day day = read_day(&at, end, &days);
+    if (day == ANOTHER_CALENDAR || at < end)
+        return NULL;
+    return day == NO_DAY ? PUT(out, "null") : put_signed(out, days);
+}
+
+static uint8_t *put_moment_text(uint8_t *out, place at, place end, const struct column *column)
+{
+    int64_t days, seconds, micros;
+    enum day day = read_day(&at, end, &days);
+    if (day == ANOTHER_CALENDAR || at == end || *at++ != ' ' || !read_clock(at, end, &seconds, &micros))
+        return NULL;
+    if (day == NO_DAY)
+        return PUT(out, "null");
+    seconds += days * DAY_S;
+    if (column->kind == TEXT_TIMESTAMP)
+        return put_moment(out, seconds, micros, column->digits);
+    return put_since_1970(out, seconds, micros, column->digits);
+}
+
+static uint8_t *put_text_value(uint8_t *out, const struct cell *cell, const struct column *column)
+{
+    place at = cell->at, end = at + cell->length;
+    switch (column->kind) {
+    case TEXT_INTEGER:
+        return at == end || (*at == '0' && end - at > 1) ? NULL : put_integer_text(out, at, end);
+    case TEXT_FLOAT:
+    case TEXT_DOUBLE:
+        return put_number_text(out, at, end, column->kind == TEXT_FLOAT);
+    case TEXT_DECIMAL:
+        return put_decimal_text(out, at, end);
+    case TEXT_BIT:
+        if (at == end)
+            return NULL;
+        return end[-1] & 1 ? PUT(out, "true") : PUT(out, "false");
+    case TEXT_BITS:
+        return cell->length <= 8 ? put_bits(out, cell) : NULL;
+    case TEXT_DATE:
+        return put_day_text(out, at, end);
+    case TEXT_TIME:
+        return put_time_text(out, at, end);
+    case TEXT_DATETIME:
+    case TEXT_TIMESTAMP:
+        return put_moment_text(out, at, end, column);
+    case TEXT_UTF8:
+        return put_text(out, at, end);
+    case TEXT_ASCII:
+        return put_ascii(out, at, end);
+    case TEXT_BYTES:
+        return put_bytes(out, at, cell->length, 0);
+    }
+    return NULL;
+}
+
+/* A number of one to nine octets, and what follows it; NULL if it is not whole. */
+static place read_length(place at, place end, int64_t *length)
+{
+    if (at == end)
+        return NULL;
+    int octets = *at == 0xFC ? 2 : *at == 0xFD ? 3 : 0;
+    if (*at > 0xFD || end - at <= octets)
+        return NULL;
+    *length = octets ? (int64_t)little_endian(at + 1, octets) : *at;
+    return at + 1 + octets;
+}
+
+/* The cells of a row, of which each is a text behind its length, or null; whether it fits. */
+static int read_texts(place at, place end, struct cell *cells, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        if (at < end && *at == 0xFB) {
+            cells[i].length = NO_VALUE;
+            at++;
+            continue;
+        }
+        at = read_length(at, end, &cells[i].length);
+        if (!at || cells[i].length > end - at)
+            return 0;
+        cells[i].at = at;
+        at += cells[i].length;
+    }
+    return at == end;
+}
+
+/* Encodes rows that a query has answered, of which number n ends at ends[n] and the next begins, from `first` on,
+ * as `encode_logged` does; `table->source` is everything behind a row. Returns the number of the first one that is
+ * not done. */
+int64_t encode_texts(place data, const int64_t *ends, int64_t first, int64_t row_count, const struct table *table,
+                     uint8_t *out, int64_t out_size, int64_t *records, int64_t most_records, struct outcome *outcome)
+{
+    struct cell cells[MOST_COLUMNS];
+    static const struct event nothing;
+    uint8_t *written = out;
+    int64_t row = first;
+    outcome->count = 0;
+    outcome->stop = ALL_DONE;
+    for (; row < row_count; row++) {
+        outcome->stop = NOT_PLAIN;
+        place at = data + (row ? ends[row - 1] : 0), end = data + ends[row];
+        if (needed(table, &nothing, end - at) > out + out_size - written || outcome->count == most_records) {
+            outcome->stop = outcome->count ? OUT_OF_ROOM : NOT_PLAIN;
+            break;
+        }
+        if (!read_texts(at, end, cells, table->column_count))
+            break;
+        uint8_t *value = written;
+        uint8_t *put_at = put_row(PUT(value, "{\"before\":null,\"after\":"), table, cells, put_text_value);
+        if (!put_at)
+            break;
+        uint8_t *key = put_part(put_at, table->source);
+        written = put_key(key, table, cells);
+        note_record(records + NUMBERS * outcome->count++, 0, 'r', out, value, key, written);
+        outcome->stop = ALL_DONE;
+    }
+    outcome->out_bytes = written - out;
+    return row;
 }

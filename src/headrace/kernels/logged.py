@@ -1,9 +1,10 @@
-"""Rows of MySQL's and MariaDB's binary log as JSON in Debezium's envelope, an event at a time.
+"""Rows of MySQL's and MariaDB's binary log, and those that they answer, as JSON in Debezium's envelope.
 
 Only what is plain: the caller looks at a row itself where this stops, and goes on behind it.
 """
 
 import ctypes
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -13,7 +14,15 @@ from typing import NamedTuple
 from headrace.kernels.rows import MOST_COLUMNS, Encoded, RowEncoder, _Column, _held, _Table, _Text
 from headrace.kernels.shared_library import INT, POINTER, declared
 
-__all__ = ["LogColumnLayout", "LogEvent", "LogKind", "LogTable", "encode_logged"]
+__all__ = [
+    "LogColumnLayout",
+    "LogEvent",
+    "LogKind",
+    "LogTable",
+    "TextKind",
+    "encode_logged",
+    "encode_texts",
+]
 
 _NUMBER_BYTES = 80  # more than any number, moment or word is long in JSON
 
@@ -41,19 +50,38 @@ class LogKind(IntEnum):
     BYTES = 17
 
 
+class TextKind(IntEnum):
+    """What values of a column are in the answer of a query."""
+
+    INTEGER = 0
+    FLOAT = 1
+    DOUBLE = 2
+    DECIMAL = 3
+    BIT = 4
+    BITS = 5
+    DATE = 6
+    TIME = 7
+    DATETIME = 8
+    TIMESTAMP = 9
+    UTF8 = 10
+    ASCII = 11
+    BYTES = 12
+
+
 class LogColumnLayout(NamedTuple):
     """A column: its name as it stands in an object (`"id":`), and how its values are encoded.
 
     `size` is how many bytes a value has; or, of texts and bytes, how many its length has, which stands
     before it. `digits` are those of a second's fraction; of a decimal, all of them times 256 and those
     behind the point; of bytes, how many there are at least. `labels` are as they stand between quotes; of
-    a text with a byte for each letter, they are the letters of the bytes from 128 on.
+    a text with a byte for each letter, they are the letters of the bytes from 128 on. In answers, nothing but
+    the digits of a second's fraction matters.
     """
 
     name: bytes
-    kind: LogKind
+    kind: LogKind | TextKind
     in_key: bool
-    size: int
+    size: int = 0
     digits: int = 0
     labels: Sequence[bytes] = ()
 
@@ -122,7 +150,10 @@ class LogEvent:
 @cache
 def _library() -> ctypes.CDLL:
     return declared(
-        {"encode_logged": [POINTER, INT, INT, POINTER, POINTER, POINTER, INT, POINTER, INT, POINTER]}
+        {
+            "encode_logged": [POINTER, INT, INT, POINTER, POINTER, POINTER, INT, POINTER, INT, POINTER],
+            "encode_texts": [POINTER, POINTER, INT, INT, POINTER, POINTER, INT, POINTER, INT, POINTER],
+        }
     )
 
 
@@ -138,4 +169,25 @@ def encode_logged(
         held, begin, len(data), ctypes.byref(told), ctypes.byref(said), *encoder._room
     )
     event.row, event.total, event.order = said.row, said.total, told.order
+    return encoder._encoded(end)
+
+
+def encode_texts(
+    encoder: RowEncoder,
+    data: bytes | memoryview,
+    ends: "array[int]",
+    first: int,
+    table: LogTable,
+    behind: bytes,
+) -> Encoded:
+    """Encodes rows that a query has answered, as far as they are plain; its `end` is the number of a row.
+
+    Row n ends at `ends[n]`, where the next one begins; `behind` stands behind each.
+    """
+    assert not ends or ends[-1] <= len(data)
+    told, held = table._told, _held(data)
+    told.source = _Text.of(behind)
+    end = _library().encode_texts(
+        held, ends.buffer_info()[0], first, len(ends), ctypes.byref(told), *encoder._room
+    )
     return encoder._encoded(end)

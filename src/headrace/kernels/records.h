@@ -175,6 +175,34 @@ static inline uint8_t *put_text(uint8_t *out, place at, place end)
     return out;
 }
 
+static inline int is_digit(uint8_t octet)
+{
+    return octet >= '0' && octet <= '9';
+}
+
+static inline place skip_digits(place at, place end)
+{
+    while (at < end && is_digit(*at))
+        at++;
+    return at;
+}
+
+/* A whole number as it is written, of at most 18 digits; NULL for any other text. */
+static inline uint8_t *put_integer_text(uint8_t *out, place at, place end)
+{
+    place digits = at + (*at == '-');
+    int is_plain = digits < end && skip_digits(digits, end) == end;
+    if (!is_plain || (digits > at && (*digits == '0' || end - digits > 18)))
+        return NULL;
+    return put(out, at, end - at);
+}
+
+/* Two digits; -1 if they are none. */
+static inline int pair(place at)
+{
+    return is_digit(at[0]) && is_digit(at[1]) ? (at[0] - '0') * 10 + at[1] - '0' : -1;
+}
+
 static inline uint8_t *put_part(uint8_t *out, struct text text)
 {
     return put(out, text.at, text.length);

@@ -38,31 +38,10 @@ struct frame {
 
 /* --- one value --------------------------------------------------------------------------- */
 
-static inline int is_digit(uint8_t octet)
-{
-    return octet >= '0' && octet <= '9';
-}
-
-static place skip_digits(place at, place end)
-{
-    while (at < end && is_digit(*at))
-        at++;
-    return at;
-}
-
 static int is_text(place at, place end, const char *text)
 {
     size_t length = strlen(text);
     return (size_t)(end - at) == length && !memcmp(at, text, length);
-}
-
-static uint8_t *put_integer(uint8_t *out, place at, place end)
-{
-    place digits = at + (*at == '-');
-    int is_plain = digits < end && skip_digits(digits, end) == end;
-    if (!is_plain || (digits > at && (*digits == '0' || end - digits > 18)))
-        return NULL;
-    return put(out, at, end - at);
 }
 
 static uint8_t *put_float(uint8_t *out, place at, place end)
@@ -87,12 +66,6 @@ static uint8_t *put_float(uint8_t *out, place at, place end)
             return NULL;
     }
     return next == end ? put(out, at, end - at) : NULL;
-}
-
-/* Two digits; -1 if they are none. */
-static inline int pair(place at)
-{
-    return is_digit(at[0]) && is_digit(at[1]) ? (at[0] - '0') * 10 + at[1] - '0' : -1;
 }
 
 /* `00:00:00` and perhaps six digits of a second, in microseconds; -1 if it is anything else. */
@@ -228,7 +201,7 @@ static uint8_t *put_value(uint8_t *out, place at, place end, int64_t kind)
         return NULL;
     switch (kind) {
     case INTEGER:
-        return put_integer(out, at, end);
+        return put_integer_text(out, at, end);
     case FLOAT:
     case DECIMAL_AS_DOUBLE:
         return put_float(out, at, end);

@@ -9,6 +9,7 @@ import mmap
 import os
 import random
 import struct
+from array import array
 
 import pytest
 from hypothesis import example, given, settings
@@ -17,14 +18,15 @@ from hypothesis import strategies as st
 from headrace.capture.change import Change, EncodedChanges
 from headrace.capture.envelope import Envelope
 from headrace.capture.mysql.binlog import Rows
-from headrace.capture.mysql.blocks import RowsBlock, log_table
+from headrace.capture.mysql.blocks import AnsweredRows, RowsBlock, log_table, text_table
 from headrace.capture.mysql.column_types import TypeCode as T
 from headrace.capture.mysql.decimals import decimal_bytes
-from headrace.capture.mysql.rows import LogRows
-from headrace.capture.mysql.values import LoggedColumn, log_reader
+from headrace.capture.mysql.protocol import lenenc
+from headrace.capture.mysql.rows import LogRows, TextRows
+from headrace.capture.mysql.values import Kind, LoggedColumn, log_reader
 from headrace.client.write import RecordBlock
 from headrace.errors import CorruptionError
-from headrace.kernels import LogEvent, RowEncoder, encode_logged, rows
+from headrace.kernels import LogEvent, RowEncoder, encode_logged, encode_texts, rows
 
 NOW_MS = 1_700_000_000_123
 SAID = b'"server_id":1,"gtid":"0-1-%d","file":"binlog.1","pos":99,"row":'
@@ -170,6 +172,7 @@ def events(draw, *, spoil: bool = False):
 
 ENCODER = RowEncoder()
 SMALL = RowEncoder(octets=9_000, records=3)
+TIGHT = RowEncoder(octets=40_000, records=3)
 
 
 def block_of(event, encoder: RowEncoder) -> RowsBlock:
@@ -291,6 +294,117 @@ def test_plain_rows_are_encoded_by_the_kernel_alone(op, monkeypatch):
     assert len(by_kernels[0]) == 2
 
 
+# --- what queries answer -------------------------------------------------------------------------
+
+DAYS = st.sampled_from(
+    [
+        "2024-02-29",
+        "1969-12-31",
+        "0000-00-00",
+        "2026-00-02",
+        "9999-12-31",
+        "2023-02-29",
+        "1970-01-01",
+        "20-1-1",
+    ]
+)
+CLOCKS = st.sampled_from(
+    [
+        "00:00:00",
+        "23:59:59.999999",
+        "12:30:00.5",
+        "838:59:59",
+        "1:2:3",
+        "12:30",
+        "12:30:00.",
+        "12:30:00.1234567",
+    ]
+)
+FLOATS = st.floats().map(repr) | st.sampled_from(
+    ["1e20", "0.1", "-0", "1.5e-7", "", "1_0", "0x1p3", "16777216"]
+)
+TYPICAL = {
+    Kind.INTEGER: st.integers().map(str) | st.sampled_from(["007", "-0", "+1", "1_000", " 1", "-", "0"]),
+    Kind.YEAR: st.sampled_from(["2026", "0000", "1901"]),
+    Kind.FLOAT: st.floats(width=32).map(repr) | FLOATS,
+    Kind.DOUBLE: FLOATS,
+    Kind.DECIMAL: st.decimals(allow_nan=True, allow_infinity=False).map(str)
+    | st.sampled_from(["000.500", "-0.00", "0012", "1.", ".5", "-", "1e5"]),
+    Kind.DATE: DAYS,
+    Kind.TIME: st.builds("{}{}".format, st.sampled_from(["", "-", "--"]), CLOCKS),
+    Kind.DATETIME: st.builds("{} {}".format, DAYS, CLOCKS) | DAYS,
+    Kind.TIMESTAMP: st.builds("{} {}".format, DAYS, CLOCKS) | DAYS,
+    Kind.TEXT: st.text(max_size=300),
+    Kind.ENUM: st.text(max_size=5),
+    Kind.UUID: st.text(max_size=5),
+}
+BYTE_KINDS = {Kind.BIT: little(1), Kind.BITS: st.binary(max_size=10), Kind.BYTES: st.binary(max_size=20)}
+
+
+def length_first(value: bytes | None) -> bytes:
+    return b"\xfb" if value is None else lenenc(len(value)) + value
+
+
+@st.composite
+def answers(draw):
+    """Columns, key and the bodies of rows that a query answers."""
+    names = draw(st.lists(st.text(min_size=1, max_size=6), min_size=1, max_size=6, unique=True))
+    kinds = [draw(st.sampled_from([*TYPICAL, *BYTE_KINDS])) for _ in names]
+    columns = [(name, kind, draw(st.integers(0, 6))) for name, kind in zip(names, kinds, strict=True)]
+
+    def value(kind: Kind) -> bytes | None:
+        if draw(st.integers(0, 9)) == 0:
+            return None
+        if kind in BYTE_KINDS or draw(st.integers(0, 30)) == 0:
+            return draw(BYTE_KINDS.get(kind, st.binary(max_size=9)))
+        return draw(TYPICAL[kind]).encode("utf-8", "surrogatepass")
+
+    count = draw(st.integers(1, 5))
+    bodies = [b"".join(length_first(value(kind)) for kind in kinds) for _ in range(count)]
+    return columns, sorted(draw(st.sets(st.sampled_from(names)))), bodies
+
+
+def answered(answer, encoder: RowEncoder) -> tuple[tuple[list, str], tuple[list, str]]:
+    """The records of a snapshot by the kernel, and by Python."""
+    columns, key, bodies = answer
+    reader, layout = TextRows("shop.t", columns, key), text_table(columns, key)
+    assert layout is not None
+    block, made = AnsweredRows(bodies, reader, layout, encoder, SAID + b"0"), envelope()
+    made.value = lambda change, now_ms: made.snapshot_value(change, 7_000, now_ms)
+    return records_of(block.encoded(made, 7_000, NOW_MS), made), records_of(block.rows(), made)
+
+
+@settings(max_examples=100, deadline=None)
+@given(answers(), st.sampled_from([ENCODER, SMALL]))
+def test_rows_of_a_snapshot_are_the_same_records_whoever_encodes_them(answer, encoder):
+    kernels, python = answered(answer, encoder)
+    assert kernels == python
+
+
+PLAIN_ANSWER = {
+    "i": (Kind.INTEGER, b"-900719925474099312"), "u": (Kind.INTEGER, b"18446744073709551615"),
+    "y": (Kind.YEAR, b"2026"), "f": (Kind.FLOAT, b"0.10000000149011612"), "d": (Kind.DOUBLE, b"-1.5e-7"),
+    "n": (Kind.DECIMAL, b"-0012.50"), "b1": (Kind.BIT, b"\x01"), "b": (Kind.BITS, b"\x0a\xaa"),
+    "da": (Kind.DATE, b"1000-01-01"), "d0": (Kind.DATE, b"0000-00-00"), "ti": (Kind.TIME, b"-838:59:59.25"),
+    "dt": (Kind.DATETIME, b"1960-01-02 03:04:05.678"), "ts": (Kind.TIMESTAMP, b"2038-01-19 03:14:07.01"),
+    "t": (Kind.TEXT, 'a "quoted" ü 漢 😀'.encode() * 20), "by": (Kind.BYTES, b"\0\xff\x10\0"),
+    "uu": (Kind.UUID, b"a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"), "no": (Kind.TEXT, None),
+}  # fmt: skip
+
+
+def test_plain_rows_of_a_snapshot_are_encoded_by_the_kernel_alone(monkeypatch):
+    columns = [(name, kind, 3) for name, (kind, _) in PLAIN_ANSWER.items()]
+    body = b"".join(length_first(value) for _, value in PLAIN_ANSWER.values())
+    kernels, python = answered((columns, ["i", "t"], [body, body]), ENCODER)
+    assert kernels == python
+    with monkeypatch.context() as patched:
+        patched.setattr(TextRows, "row", lambda *_: pytest.fail("a plain row was left to Python"))
+        block = AnsweredRows(
+            [body, body], TextRows("shop.t", columns, ["i"]), text_table(columns, ["i"]), ENCODER, SAID + b"0"
+        )
+        assert sum(each.count for each in block.encoded(envelope(), 7_000, NOW_MS)) == 2
+
+
 # --- bytes that no server sends -------------------------------------------------------------------
 
 PAGES = 8
@@ -330,15 +444,42 @@ def campaign(cases: int) -> None:
         _area[at : at + len(data)] = data
         guarded = memoryview(_area)[at : at + len(data)]
         said = LogEvent(op=event[2], source=b"a", behind_row=b"b", between_orders=b"c", end=b"d")
-        done = encode_logged(SMALL, guarded, 0, layout, said)
+        done = encode_logged(TIGHT, guarded, 0, layout, said)
         assert 0 <= done.end <= len(data) and done.count <= 3 and said.row == said.total == done.count
         for number in range(done.count):
-            numbers = SMALL.numbers[rows.RECORD_NUMBERS * number : rows.RECORD_NUMBERS * (number + 1)]
-            assert 0 <= numbers[4] <= numbers[2] <= numbers[2] + max(numbers[3], 0) <= len(SMALL.octets)
+            numbers = TIGHT.numbers[rows.RECORD_NUMBERS * number : rows.RECORD_NUMBERS * (number + 1)]
+            assert 0 <= numbers[4] <= numbers[2] <= numbers[2] + max(numbers[3], 0) <= len(TIGHT.octets)
         encoded, refused = encoded + done.count, refused + (done.stop is rows.Stop.NOT_PLAIN)
         block = block_of(event, ENCODER)
         assert by_kernel(block) == by_python(block)
     assert encoded and refused
+
+
+def campaign_of_answers(cases: int) -> None:
+    """Rows of which bytes are changed, or whose ends are elsewhere."""
+    chance = random.Random(cases)
+    columns = [(name, kind, 3) for name, (kind, _) in PLAIN_ANSWER.items()]
+    layout = text_table(columns, ["i"])
+    assert layout is not None
+    whole = b"".join(length_first(value) for _, value in PLAIN_ANSWER.values())
+    encoded = refused = 0
+    for _ in range(cases):
+        data = bytearray(whole * 2)
+        for _ in range(chance.randrange(4)):
+            data[chance.randrange(len(data))] = chance.choice((0, 0x7F, 0xFA, 0xFB, 0xFC, 0xFD, 0xFE, 0xFF))
+        del data[chance.choice((len(data), chance.randrange(1, len(data)))) :]
+        middle = chance.choice((len(whole), chance.randrange(len(data))))
+        ends = array("q", sorted({min(middle, len(data)), len(data)}))
+        at = PAGES * mmap.PAGESIZE - len(data)
+        _area[at : at + len(data)] = data
+        done = encode_texts(TIGHT, memoryview(_area)[at : at + len(data)], ends, 0, layout, b"behind")
+        assert done.end == done.count <= len(ends)
+        encoded, refused = encoded + done.count, refused + (done.stop is rows.Stop.NOT_PLAIN)
+    assert encoded and refused
+
+
+def test_torn_and_absurd_answers_are_never_read_beyond_their_end():
+    campaign_of_answers(2_000)
 
 
 def test_torn_and_absurd_rows_are_never_read_beyond_their_end():
@@ -348,3 +489,4 @@ def test_torn_and_absurd_rows_are_never_read_beyond_their_end():
 @pytest.mark.slow
 def test_a_hundred_thousand_of_them_are_refused_or_read_alike():
     campaign(100_000)
+    campaign_of_answers(100_000)

@@ -1,26 +1,39 @@
-"""Rows of an event of the binary log, encoded in one call of a kernel.
+"""Rows of an event of the binary log, or of a chunk of a snapshot, encoded in one call of a kernel.
 
-`LogRows` and `Envelope` define what a change looks like; the kernel makes the same bytes of what is
-plain, and stops before any other row: keys that change, days that are none elsewhere, very large and
-very small numbers, letters of several bytes that are not UTF-8, whatever is malformed. Such a row is read
-as ever.
+`LogRows`, `TextRows` and `Envelope` define what a change looks like; the kernel makes the same bytes of
+what is plain, and stops before any other row: keys that change, days that are none elsewhere, very large
+and very small numbers, letters of several bytes that are not UTF-8, whatever is malformed. Such a row is
+read as ever.
 """
 
+from array import array
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 
 import orjson
 
-from headrace.capture.change import Change, ChangeBlock, EncodedChanges
+from headrace.capture.change import Change, ChangeBlock, EncodedChanges, RowBlock
 from headrace.capture.envelope import Envelope
 from headrace.capture.mysql.binlog import Rows
 from headrace.capture.mysql.charsets import BINARY, extends_ascii, is_utf8, upper_letters
 from headrace.capture.mysql.column_types import BLOBS, INTEGER_BYTES, STRINGS, TypeCode, type_code
 from headrace.capture.mysql.decimals import decimal_bytes
-from headrace.capture.mysql.rows import LogRows
-from headrace.capture.mysql.values import LoggedColumn
-from headrace.kernels import LogColumnLayout, LogEvent, LogKind, LogTable, RowEncoder, Stop, encode_logged
+from headrace.capture.mysql.protocol import read_row
+from headrace.capture.mysql.rows import LogRows, TextRows
+from headrace.capture.mysql.values import Kind, LoggedColumn
+from headrace.kernels import (
+    LogColumnLayout,
+    LogEvent,
+    LogKind,
+    LogTable,
+    RowEncoder,
+    Stop,
+    TextKind,
+    encode_logged,
+    encode_texts,
+)
 
-__all__ = ["RowsBlock", "log_table", "source_of_row"]
+__all__ = ["AnsweredRows", "RowsBlock", "log_table", "source_of_row", "text_table"]
 
 _MOST_COLUMNS = 1600
 _MOST_DIGITS = 65
@@ -81,6 +94,45 @@ class RowsBlock(ChangeBlock):
             between_orders=texts.between_orders,
             end=texts.end,
         )
+
+
+class AnsweredRows(RowBlock):
+    """Rows of a table as a query has answered them; `said` is what their `source` says."""
+
+    def __init__(
+        self,
+        bodies: Sequence[bytes],
+        reader: TextRows,
+        table: LogTable | None,
+        encoder: RowEncoder,
+        said: bytes,
+    ) -> None:
+        self._bodies, self._reader, self._table = bodies, reader, table
+        self._encoder, self._said = encoder, said
+
+    def rows(self) -> Iterator[Change]:
+        return map(self._change, self._bodies)
+
+    def _change(self, body: bytes) -> Change:
+        reader = self._reader
+        values = reader.row(read_row(body))
+        return Change(reader.table, "r", reader.key_of(values), None, reader.json(values), self._said)
+
+    def encoded(self, envelope: Envelope, read_us: int, now_ms: int) -> Iterator[EncodedChanges | Change]:
+        if self._table is None:
+            yield from self.rows()
+            return
+        name, number = self._reader.table, 0
+        behind = envelope.snapshot_text(name, self._said, read_us, now_ms)
+        data, ends = b"".join(self._bodies), array("q", accumulate(map(len, self._bodies)))
+        while number < len(ends):
+            done = encode_texts(self._encoder, data, ends, number, self._table, behind)
+            number = done.end
+            if done.count:
+                yield EncodedChanges(self._encoder.octets, self._encoder.numbers, done.count, {0: name})
+            if done.stop is Stop.NOT_PLAIN:
+                yield self._change(self._bodies[number])
+                number += 1
 
 
 def log_table(columns: Sequence[LoggedColumn], key: Sequence[str]) -> LogTable | None:
@@ -146,3 +198,41 @@ def _counted(charset: str, width: int, least_bytes: int) -> tuple[LogKind, int, 
     if upper_letters(charset):
         return LogKind.LETTERS, width, 0
     return (LogKind.ASCII, width, 0) if extends_ascii(charset) else None
+
+
+_TEXTS = {
+    Kind.INTEGER: TextKind.INTEGER,
+    Kind.YEAR: TextKind.INTEGER,
+    Kind.FLOAT: TextKind.FLOAT,
+    Kind.DOUBLE: TextKind.DOUBLE,
+    Kind.DECIMAL: TextKind.DECIMAL,
+    Kind.BIT: TextKind.BIT,
+    Kind.BITS: TextKind.BITS,
+    Kind.DATE: TextKind.DATE,
+    Kind.TIME: TextKind.TIME,
+    Kind.DATETIME: TextKind.DATETIME,
+    Kind.TIMESTAMP: TextKind.TIMESTAMP,
+    Kind.TEXT: TextKind.UTF8,
+    Kind.ENUM: TextKind.UTF8,
+    Kind.SET: TextKind.UTF8,
+    Kind.JSON: TextKind.UTF8,
+    Kind.BYTES: TextKind.BYTES,
+    Kind.UUID: TextKind.ASCII,
+    Kind.INET4: TextKind.ASCII,
+    Kind.INET6: TextKind.ASCII,
+}
+
+
+def text_table(columns: Sequence[tuple[str, Kind, int]], key: Sequence[str]) -> LogTable | None:
+    """A table by names, kinds and digits of its columns, as the kernel encodes what queries answer.
+
+    None if it has columns that only Python knows.
+    """
+    if any(kind not in _TEXTS for _, kind, _ in columns) or not 0 < len(columns) <= _MOST_COLUMNS:
+        return None
+    return LogTable(
+        [
+            LogColumnLayout(orjson.dumps(name) + b":", _TEXTS[kind], name in key, digits=digits)
+            for name, kind, digits in columns
+        ]
+    )

@@ -86,6 +86,11 @@ class TableColumn:
         return f"{name} + 0e0" if self.kind is Kind.FLOAT else name
 
     @property
+    def as_text(self) -> tuple[str, Kind, int]:
+        """Its name, and what the text is that a SELECT answers."""
+        return self.name, self.kind or Kind.TEXT, self.digits
+
+    @property
     def labels(self) -> list[str]:
         """Of an ENUM or a SET, in order."""
         inner, labels, at = self.type_name[self.type_name.index("(") + 1 : -1], [], 0
@@ -132,8 +137,11 @@ class Table:
 
     def rows(self) -> TextRows:
         """What reads rows of a query for all columns."""
-        columns = [(each.name, each.kind or Kind.TEXT, each.digits) for each in self.columns]
-        return TextRows(self.full_name, columns, self.key)
+        return TextRows(self.full_name, self.text_columns, self.key)
+
+    @property
+    def text_columns(self) -> list[tuple[str, Kind, int]]:
+        return [each.as_text for each in self.columns]
 
     def schema_now(self) -> TableSchema:
         """The table for the schema topic."""

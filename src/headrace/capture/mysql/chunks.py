@@ -12,15 +12,18 @@ from typing import Any, TypeVar
 
 import orjson
 
-from headrace.capture.change import Change, Position, Transaction
+from headrace.capture.change import Change, Position, RowBlock, Transaction
+from headrace.capture.mysql.blocks import AnsweredRows, text_table
 from headrace.capture.mysql.catalog import Table, TableColumn
 from headrace.capture.mysql.connection import Connection, ServerError
 from headrace.capture.mysql.gtid import GtidSet
+from headrace.capture.mysql.protocol import read_row
 from headrace.capture.mysql.rows import TextRows
 from headrace.capture.mysql.sql import identifier, literal
 from headrace.capture.mysql.values import Kind
 from headrace.capture.source import Chunk
 from headrace.errors import RetriableError
+from headrace.kernels import RowEncoder
 
 __all__ = ["AwaitedChunk", "Place", "log_end", "place_of", "read_chunk", "read_gone", "snapshot_end"]
 
@@ -78,23 +81,21 @@ def read_chunk(
     cursor: Sequence[Any] | None,
     most_rows: int,
     delivered: Position,
+    encoder: RowEncoder,
 ) -> AwaitedChunk:
     """The next rows behind `cursor`, as many as fit into `most_rows` and 16 MiB.
 
     `delivered` is what the stream has handed over: the snapshot has all of that. A table without
     a primary key has no order to go by: none of its rows are read.
     """
-    reader = table.rows()
     snapshot, (rows, is_last) = _in_snapshot(
         queries, delivered, lambda: _rows(queries, table, cursor, most_rows) if table.key else ([], True)
     )
     said = _SAID % (snapshot.file.encode(), snapshot.position)
-    changes = []
-    for row in rows:
-        values = reader.row(row)
-        changes.append(Change(table.full_name, "r", reader.key_of(values), None, reader.json(values), said))
-    after = None if is_last or not rows else _cursor(table, rows[-1])
-    return _awaited(table.full_name, changes, after, snapshot)
+    layout = text_table(table.text_columns, table.key)
+    block = AnsweredRows(rows, table.rows(), layout, encoder, said)
+    after = None if is_last or not rows else _cursor(table, read_row(rows[-1]))
+    return _awaited(table.full_name, block, after, snapshot)
 
 
 def read_gone(queries: Connection, table: Table, keys: Sequence[bytes], delivered: Position) -> AwaitedChunk:
@@ -155,24 +156,23 @@ def _is_among(transaction_id: str, executed: GtidSet) -> bool:
 
 def _rows(
     queries: Connection, table: Table, cursor: Sequence[Any] | None, most_rows: int
-) -> tuple[list[tuple[bytes | None, ...]], bool]:
-    """Rows in key order, and whether they are the last."""
+) -> tuple[list[bytes], bool]:
+    """Rows in key order as the server has sent them, and whether they are the last."""
     columns = ", ".join(each.selected for each in table.columns)
     key = ", ".join(identifier(each) for each in table.key)
-    rows: list[tuple[bytes | None, ...]] = []
+    rows: list[bytes] = []
     size, count = 0, 1
     while wanted := min(count, most_rows - len(rows)):
         behind = f" WHERE {_behind(table, cursor)}" if cursor else ""
-        fetched = queries.raw_rows(
-            f"SELECT {columns} FROM {table.quoted}{behind} ORDER BY {key} LIMIT {wanted}"
-        )
+        statement = f"SELECT {columns} FROM {table.quoted}{behind} ORDER BY {key} LIMIT {wanted}"
+        fetched = list(queries.stream_bodies(statement))
         rows += fetched
-        size += sum(len(value) for row in fetched for value in row if value is not None)
+        size += sum(map(len, fetched))
         if len(fetched) < wanted:
             return rows, True
         if size >= _CHUNK_BYTES:
             break
-        cursor = _cursor(table, fetched[-1])
+        cursor = _cursor(table, read_row(fetched[-1]))
         count = _affordable(size, len(rows), count)
     return rows, False
 
@@ -241,9 +241,7 @@ def _literal(column: TableColumn, text: str) -> str:
 
 def _key_rows(table: Table) -> TextRows:
     columns = [each for each in table.columns if each.name in table.key]
-    return TextRows(
-        table.full_name, [(each.name, each.kind or Kind.TEXT, each.digits) for each in columns], table.key
-    )
+    return TextRows(table.full_name, [each.as_text for each in columns], table.key)
 
 
 def _present(queries: Connection, table: Table, reader: TextRows, wanted: set[bytes]) -> Iterator[bytes]:
@@ -269,7 +267,7 @@ def _among(table: Table, wanted: set[bytes]) -> str:
 
 
 def _awaited(
-    table: str, rows: Sequence[Change], cursor: Sequence[Any] | None, snapshot: _Snapshot
+    table: str, rows: Sequence[Change] | RowBlock, cursor: Sequence[Any] | None, snapshot: _Snapshot
 ) -> AwaitedChunk:
     end = place_of(snapshot.file, snapshot.position)
 

@@ -120,6 +120,10 @@ class Connection:
 
     def stream_rows(self, sql: str) -> Iterator[tuple[bytes | None, ...]]:
         """The rows of a statement as they arrive, with the bytes of each text; read it to its end."""
+        return map(read_row, self.stream_bodies(sql))
+
+    def stream_bodies(self, sql: str) -> Iterator[bytes]:
+        """The same, as the server has sent them."""
         self._send(packets(_QUERY + sql.encode()))
         first = self._receive()
         if first[0] == _OK:
@@ -131,7 +135,7 @@ class Connection:
             body = self._receive()
             if body[0] == _END and len(body) < _SHORT_BYTES:
                 return
-            yield read_row(body)
+            yield body
 
     def raw_rows(self, sql: str) -> list[tuple[bytes | None, ...]]:
         return list(self.stream_rows(sql))

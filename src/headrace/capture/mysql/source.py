@@ -407,7 +407,8 @@ class _Session:
 
     def read_chunk(self, table: str, cursor: Sequence[Any] | None, most_rows: int) -> Chunk:
         found = self.tables.current(table)
-        return self._awaiting(read_chunk(self.queries, found, cursor, most_rows, self._delivered()))
+        awaited = read_chunk(self.queries, found, cursor, most_rows, self._delivered(), self.encoder)
+        return self._awaiting(awaited)
 
     def read_keys(self, table: str, keys: Sequence[bytes]) -> Chunk:
         found = self.tables.current(table)
