@@ -18,6 +18,7 @@ from headrace import agg
 from headrace.testing import run_app
 
 FAILED = ()
+SEVERAL = (35, 41, 46)  # seeds whose views have several rows with one key
 START = datetime(2026, 1, 1, tzinfo=UTC)
 BASE_MS = int(START.timestamp()) * 1000
 LATENESS_MS = 2 * SECOND
@@ -166,7 +167,7 @@ def check(seed, operators):
     assert results[0] == results[1]
 
 
-@pytest.mark.parametrize("seed", [*range(16), *FAILED])
+@pytest.mark.parametrize("seed", [*range(12), *SEVERAL, *FAILED])
 def test_an_application_by_chance_is_what_sql_makes_of_its_topics(seed):
     check(seed, operators=2 + seed % 4)
 
