@@ -427,10 +427,10 @@ class App:
     ) -> "Follow":
         """A derived system that has the rows of a table, a derived topic, or any keyed topic by its name.
 
-        `into` is where: `table`, `redis`, `search`, `opensearch` or `delta` of `headrace.derived`. Each change takes effect
-        there once, in order, together with the position that it reflects. A topic that is given by its
-        name has values that are rows, or null where the key is gone, unless `format` says otherwise;
-        `transactions` is the topic on which its source notes where transactions end.
+        `into` is where: `table`, `redis`, `search`, `opensearch` or `delta` of `headrace.derived`. Each
+        change takes effect there once, in order, together with the position that it reflects. A topic that
+        is given by its name has values that are rows, or null where the key is gone, unless `format` says
+        otherwise; `transactions` is the topic on which its source notes where transactions end.
         `headrace run` runs followers, and `headrace follow` shows and verifies them.
         """
         from headrace.app.followed import make_follow
