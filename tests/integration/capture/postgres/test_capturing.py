@@ -1,11 +1,14 @@
 """PostgreSQL to topics of a real log; what is lost stops it with the reason, and one call mends it."""
 
+import psycopg
 import pytest
 from tests.integration.capture.conftest import running, wait_until
 from tests.integration.capture.postgres.databases import Database
 from tests.integration.capture.reading import by_key, folded, read_topic
 
+from headrace import outbox
 from headrace.capture import CaptureRun
+from headrace.testing.postgres_process import PASSWORD
 
 pytestmark = pytest.mark.xdist_group("postgres")
 
@@ -54,6 +57,41 @@ def test_a_run_goes_on_where_the_last_one_stopped(bootstrap, database):
         wait_until(lambda: is_streaming(run, 1))
     values = by_key(read_topic(bootstrap, "again.public.t"))
     assert [[each["op"] for each in changes] for changes in values.values()] == [["c", "u"]] * 3
+
+
+def test_rows_of_an_outbox_are_events(bootstrap, database):
+    """Those of committed transactions, each once, in their order; also what came while nobody captured."""
+    where = database.address
+    login = {"host": where.host, "port": where.port, "user": where.user, "dbname": where.database}
+    kind, name = f"order_{database.name}", f"events-{database.server.version}"
+    with psycopg.connect(**login, password=PASSWORD) as connection:
+        outbox.create_table(connection)
+        connection.commit()
+        outbox.write(connection, kind, 6, "Placed", {"id": 6})
+        connection.commit()  # there before the capture: an event, too
+        for round_ in (0, 1):
+            with running(
+                bootstrap, name, lambda: database.source(tables=["outbox"]), outbox=["outbox"]
+            ) as run:
+                wait_until(lambda: is_streaming(run, 0))
+                outbox.write(connection, kind, 7, "Paid", {"id": 7, "by": "% %s :id", "round": round_})
+                connection.execute("DELETE FROM outbox")
+                connection.commit()
+                outbox.write(connection, kind, 7, "Lost", {})
+                connection.rollback()
+                wait_until(
+                    lambda wanted=2 + 2 * round_: len(read_topic(bootstrap, f"outbox.event.{kind}")) == wanted
+                )
+            outbox.write(connection, kind, 7, "Sent", {"note": "漢" * 30_000})
+            connection.commit()
+        with running(bootstrap, name, lambda: database.source(tables=["outbox"]), outbox=["outbox"]):
+            wait_until(lambda: len(read_topic(bootstrap, f"outbox.event.{kind}")) == 5)
+    events = read_topic(bootstrap, f"outbox.event.{kind}")
+    assert [each.key for each in events if each.value == {"id": 6}] == [b"6"]
+    of_seven = [each.value for each in events if each.key == b"7"]
+    sent = {"note": "漢" * 30_000}
+    paid = [{"id": 7, "by": "% %s :id", "round": round_} for round_ in (0, 1)]
+    assert of_seven == [paid[0], sent, paid[1], sent]
 
 
 def test_lost_changes_stop_a_capture_and_a_resnapshot_converges(bootstrap, own_server):

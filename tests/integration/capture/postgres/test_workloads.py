@@ -69,6 +69,11 @@ def assert_each_once(folded: Folded) -> None:
     changes = [each for each in folded.log if each.op != "r" and b'"lsn":' in each.source]
     told = [(each.table, each.key, each.op, each.source) for each in changes]
     assert len(set(told)) == len(told)
+    places: dict[tuple[str, bytes | None], list[int]] = {}
+    for each in changes:
+        place = orjson.loads(b"{" + each.source + b"}")["lsn"]
+        places.setdefault((each.table, each.key), []).append(place)
+    assert all(each == sorted(each) for key, each in places.items() if key[1] is not None)
 
 
 def follow(database: Database, chosen: int, transactions: int, cuts: int, chunk_rows: int = 7) -> Folded:
