@@ -156,7 +156,8 @@ def test_a_read_with_the_token_of_a_command_holds_it_through_every_stage(
             assert trials.read("second_per_minute", "filtered", [token])[0] == []
         report(found)
         joined = next(each for each in found if each.view == "with_owner")
-        behind = reason_of(trials.app, options, "with_owner", [("entity", joined.entity), ("version", "1")])
+        key = [("entity", joined.entity), ("version", "1")]
+        behind = reason_of(trials.app, options, "with_owner", key, 10)
         (event,) = [each.event for each in behind.records if each.event]
         assert (event["command_name"], event["by"]) == ("Deposit", "me")
         foreign = trials.rows("second_per_minute", token=encode_token({"another": {0: 1}}))
