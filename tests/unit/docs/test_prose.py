@@ -20,7 +20,7 @@ PAGES = sorted(
 )
 SOURCES = [
     path
-    for folder in ("src", "tests", "tools", "benchmarks", "examples")
+    for folder in ("src", "tests", "tools", "examples")
     for kind in ("*.py", "*.c", "*.js")
     for path in sorted((REPOSITORY / folder).rglob(kind))
 ]
