@@ -1,7 +1,6 @@
-"""The lines for Kubernetes and YARN in the guide, given to Spark's own `spark-submit`: what does it ask for?
+"""The line for Kubernetes in the guide, given to Spark's own `spark-submit`: what does it ask for?
 
-There is no cluster. For Kubernetes, the requests of Spark are recorded: they contain the pod that it would
-start. For YARN, Spark prints what it would submit.
+There is no cluster. The requests of Spark are recorded: they contain the pod that it would start.
 """
 
 import json
