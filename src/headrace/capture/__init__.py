@@ -26,7 +26,7 @@ from headrace.capture.change import (
 from headrace.capture.host import CaptureHost
 from headrace.capture.open import absolute_url, describe_table, open_source, sqlite_path
 from headrace.capture.run import CaptureRun
-from headrace.capture.source import Chunk, Lack, Lag, Source, SourceChanged
+from headrace.capture.source import Chunk, FrozenTables, Lack, Lag, Source, SourceChanged
 from headrace.capture.spec import CaptureSpec, parse_spec
 from headrace.capture.status import Status, TableStatus, state_of
 from headrace.capture.writer import CaptureWriter, own_topics, table_topic, transaction_topic
@@ -44,6 +44,7 @@ __all__ = [
     "Column",
     "EncodedChanges",
     "Entry",
+    "FrozenTables",
     "Lack",
     "Lag",
     "Position",

@@ -25,14 +25,15 @@ Messages never contain a password: a source gets its URL with the secret resolve
 without it.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from headrace.capture.change import Change, Position, RowBlock, TableSchema, Transaction
 from headrace.errors import RequestError
 
-__all__ = ["Chunk", "Lack", "Lag", "Source", "SourceChanged"]
+__all__ = ["Chunk", "FrozenTables", "Lack", "Lag", "Source", "SourceChanged"]
 
 
 class SourceChanged(RequestError):  # noqa: N818 - what has happened, not what is wrong
@@ -85,6 +86,25 @@ class Chunk:
     sees: Callable[[Transaction], bool]
 
 
+class FrozenTables(Protocol):
+    """The tables in one state of the database, whatever is written meanwhile."""
+
+    def schemas(self) -> Mapping[str, TableSchema]:
+        """The captured tables as they are in it."""
+
+    def rows(self, table: str, chunk_rows: int) -> Iterator[Change]:
+        """Every row of a table with a key, in the order of that, as a snapshot would write it.
+
+        About `chunk_rows` of them are in memory at a time.
+        """
+
+    def sees(self, said: Mapping[str, Any]) -> bool | None:
+        """Whether it contains the change that has this `source` in its envelope; None if that names none."""
+
+    def reached(self, position: Position) -> bool:
+        """Whether no change that it contains can still arrive behind the position."""
+
+
 class Source(Protocol):
     """One database, read by one thread. After an error only `close` is called."""
 
@@ -120,6 +140,13 @@ class Source(Protocol):
 
     def read_keys(self, table: str, keys: Sequence[bytes]) -> Chunk:
         """Of these keys, as JSON, those that are gone, as deletes; the cursor is None."""
+
+    def freeze(self) -> AbstractContextManager[FrozenTables]:
+        """The tables as they are now, for as long as the context lasts; without `connect`.
+
+        Changes nothing in the database. Raises RequestError if the source cannot tell which changes
+        are contained.
+        """
 
     def count(self, table: str) -> int | None:
         """About how many rows a table has; None if that is expensive to know."""

@@ -4,7 +4,7 @@ A *follower* reads a keyed topic (a captured table, a view's changelog, any topi
 writes its rows to a *target*, in order, each record once: rows and the position that they reflect
 change in one transaction of the target. No other state is kept, so a follower may be killed at any point;
 a target that lost its position is corrected from the log, and `verify_follow` compares
-the two row by row.
+the two row by row. `verify_capture` compares a captured database with its topics in the same way.
 
 `spec` declares followers, `run` runs one, `host` runs all that are declared on the log;
 `target` says what a new target has to promise. No Spark. May import `capture`, `views` and below.
@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING
 from headrace.exports import lazily
 
 if TYPE_CHECKING:
+    from headrace.derived.captured import CaptureVerification as CaptureVerification
+    from headrace.derived.captured import TableVerification as TableVerification
+    from headrace.derived.captured import verify_capture as verify_capture
     from headrace.derived.catalog import FOLLOWERS_TOPIC as FOLLOWERS_TOPIC
     from headrace.derived.catalog import FollowCatalog as FollowCatalog
     from headrace.derived.catalog import FollowEntry as FollowEntry
@@ -45,5 +48,6 @@ __getattr__, __dir__, __all__ = lazily(
         "status": "FollowStatus",
         "target": "Target",
         "verify": "Verification verify_follow",
+        "captured": "CaptureVerification TableVerification verify_capture",
     },
 )

@@ -12,13 +12,14 @@ from typing import Literal
 
 from headrace.derived.changes import Row, canonical
 
-__all__ = ["RANGES", "Difference", "compare_rows", "range_of", "range_sums"]
+__all__ = ["RANGES", "Difference", "compare_rows", "difference_of", "range_of", "range_sums"]
 
 RANGES = 1024
 _BITS = 128
 _MASK = (1 << _BITS) - 1
 
 Rows = Iterable[tuple[bytes, Row]]
+Kind = Literal["missing", "extra", "different"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +27,7 @@ class Difference:
     """A row that is missing from the target, is there but should not be, or differs."""
 
     identity: bytes
-    kind: Literal["missing", "extra", "different"]
+    kind: Kind
     expected: Row | None
     found: Row | None
 
@@ -52,10 +53,19 @@ def compare_rows(expected: Rows, found: Rows) -> Iterator[Difference]:
     """The rows that differ, by identity; both sides are held in memory."""
     must, has = dict(expected), dict(found)
     for identity in sorted(must.keys() | has.keys()):
-        here, there = must.get(identity), has.get(identity)
-        if here is None:
-            yield Difference(identity=identity, kind="extra", expected=None, found=there)
-        elif there is None:
-            yield Difference(identity=identity, kind="missing", expected=here, found=None)
-        elif canonical(here) != canonical(there):
-            yield Difference(identity=identity, kind="different", expected=here, found=there)
+        differs = difference_of(identity, must.get(identity), has.get(identity))
+        if differs is not None:
+            yield differs
+
+
+def difference_of(identity: bytes, expected: Row | None, found: Row | None) -> Difference | None:
+    """How what there is of a row differs from what there must be; None if it does not."""
+    if expected is None:
+        kind: Kind = "extra"
+    elif found is None:
+        kind = "missing"
+    elif canonical(expected) != canonical(found):
+        kind = "different"
+    else:
+        return None
+    return Difference(identity=identity, kind=kind, expected=expected, found=found)

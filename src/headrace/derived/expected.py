@@ -6,7 +6,7 @@ follower did before.
 
 import sqlite3
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -15,7 +15,7 @@ import orjson
 
 from headrace.derived.changes import Row, RowChange, merged, read_change
 from headrace.derived.spec import Format
-from headrace.derived.topic import TopicReader
+from headrace.derived.topic import TopicReader, TopicRecord
 
 __all__ = ["ExpectedRows"]
 
@@ -44,13 +44,18 @@ class ExpectedRows:
         self._folder.cleanup()
 
     def read(
-        self, reader: TopicReader, starts: Mapping[int, int], ends: Mapping[int, int], style: Format
+        self,
+        reader: TopicReader,
+        starts: Mapping[int, int],
+        ends: Mapping[int, int],
+        style: Format,
+        counts: Callable[[TopicRecord], bool] = lambda _: True,
     ) -> None:
-        """Takes in the records from where it is, or from `starts`, up to `ends`."""
+        """Takes in the records that count from where it is, or from `starts`, up to `ends`."""
         self._database.execute("BEGIN")
         for partition, end in ends.items():
             start = self.positions.get(partition, starts.get(partition, 0))
-            for record in reader.records(partition, start, end):
+            for record in filter(counts, reader.records(partition, start, end)):
                 change = read_change(record.key, record.value, style)
                 if isinstance(change, RowChange):
                     self.put(change)
@@ -68,6 +73,12 @@ class ExpectedRows:
     def get(self, key: bytes) -> Row | None:
         found = self._database.execute("SELECT row FROM rows WHERE key = ?", (key,)).fetchone()
         return None if found is None else orjson.loads(found[0])
+
+    def pop(self, key: bytes) -> Row | None:
+        """The row of a key, which it has no longer."""
+        found = self.get(key)
+        self._database.execute("DELETE FROM rows WHERE key = ?", (key,))
+        return found
 
     def __iter__(self) -> Iterator[tuple[bytes, Row]]:
         for key, row in self._database.execute("SELECT key, row FROM rows ORDER BY key"):

@@ -25,7 +25,16 @@ from headrace.capture.source import Chunk
 from headrace.errors import RetriableError
 from headrace.kernels import RowEncoder
 
-__all__ = ["AwaitedChunk", "Place", "log_end", "place_of", "read_chunk", "read_gone", "snapshot_end"]
+__all__ = [
+    "AwaitedChunk",
+    "Place",
+    "log_end",
+    "place_of",
+    "read_chunk",
+    "read_gone",
+    "read_rows",
+    "snapshot_end",
+]
 
 T = TypeVar("T")
 Place = tuple[int, int]  # number of the file, and position in it
@@ -88,13 +97,12 @@ def read_chunk(
     `delivered` is what the stream has handed over: the snapshot has all of that. A table without
     a primary key has no order to go by: none of its rows are read.
     """
-    snapshot, (rows, is_last) = _in_snapshot(
-        queries, delivered, lambda: _rows(queries, table, cursor, most_rows) if table.key else ([], True)
+    snapshot, (rows, after) = _in_snapshot(
+        queries, delivered, lambda: read_rows(queries, table, cursor, most_rows) if table.key else ([], None)
     )
     said = _SAID % (snapshot.file.encode(), snapshot.position)
     layout = text_table(table.text_columns, table.key)
     block = AnsweredRows(rows, table.rows(), layout, encoder, said)
-    after = None if is_last or not rows else _cursor(table, read_row(rows[-1]))
     return _awaited(table.full_name, block, after, snapshot)
 
 
@@ -152,6 +160,17 @@ def _is_among(transaction_id: str, executed: GtidSet) -> bool:
 
 
 # --- rows -----------------------------------------------------------------------------------------
+
+
+def read_rows(
+    queries: Connection, table: Table, cursor: Sequence[Any] | None, most_rows: int
+) -> tuple[list[bytes], Sequence[Any] | None]:
+    """The next rows behind `cursor` as the server sends them, and the cursor behind them.
+
+    As many as fit into `most_rows` and 16 MiB; the table has a key.
+    """
+    rows, is_last = _rows(queries, table, cursor, most_rows)
+    return rows, None if is_last or not rows else _cursor(table, read_row(rows[-1]))
 
 
 def _rows(

@@ -34,6 +34,7 @@ from headrace.capture.mysql.chunks import (
     snapshot_end,
 )
 from headrace.capture.mysql.connection import Connection, ServerError
+from headrace.capture.mysql.frozen import FrozenDatabase
 from headrace.capture.mysql.group import Group
 from headrace.capture.mysql.gtid import DomainPositions, GtidSet
 from headrace.capture.mysql.resuming import Server, is_same_server, why_not_resumed
@@ -91,6 +92,19 @@ class MysqlSource:
     def describe(self) -> Mapping[str, TableSchema]:
         with self._connected() as queries:
             return CapturedTables(queries, self.database, self._wanted).schemas()
+
+    @contextlib.contextmanager
+    def freeze(self) -> Iterator[FrozenDatabase]:
+        """MySQL does not say which transactions a snapshot contains, so only MariaDB can be asked for one."""
+        with self._connected() as queries:
+            if not queries.is_mariadb:
+                raise RequestError(
+                    f"{self.url}: MySQL does not say which transactions a snapshot contains, so its tables "
+                    "cannot be compared with topics; those of MariaDB, PostgreSQL and SQLite can"
+                )
+            tables = CapturedTables(queries, self.database, self._wanted)
+            queries.query("START TRANSACTION WITH CONSISTENT SNAPSHOT")
+            yield FrozenDatabase(queries, tables)
 
     def _lacks(self, connection: Connection, tables: Mapping[str, Table]) -> list[Lack]:
         return find_lacks(connection, wanted=self._wanted, tables=tables)

@@ -17,7 +17,7 @@ from headrace.capture.postgres.visibility import Visibility
 from headrace.capture.source import Chunk
 from headrace.kernels import RowEncoder
 
-__all__ = ["AwaitedChunk", "read_chunk", "read_gone", "rounded_end"]
+__all__ = ["AwaitedChunk", "read_chunk", "read_gone", "read_rows", "rounded_end"]
 
 T = TypeVar("T")
 
@@ -48,17 +48,27 @@ def read_chunk(
 
     A table without a primary key has no order to go by: none of its rows are read.
     """
-    visibility, (data, last), is_last = _in_snapshot(
+    visibility, (data, after) = _in_snapshot(
         queries,
         is_too_old,
-        lambda: _rows(queries, table, cursor, most_rows) if table.key else ((b"", 0), True),
+        lambda: read_rows(queries, table, cursor, most_rows) if table.key else (b"", None),
     )
-    places = [next(n for n, each in enumerate(table.columns) if each.name == name) for name in table.key]
-    after = None
-    if data and not is_last:
-        row, _ = answered_row(data, last)
-        after = [_cursor_text(row[place]) for place in places]
     return _awaited(queries, table.full_name, AnsweredRows(data, writer, encoder), after, visibility)
+
+
+def read_rows(
+    queries: Connection, table: Table, cursor: Sequence[Any] | None, most_rows: int
+) -> tuple[bytes, Sequence[Any] | None]:
+    """The next rows behind `cursor` as messages, in the transaction that is open, and the cursor behind them.
+
+    As many as fit into `most_rows` and 16 MiB; the table has a key.
+    """
+    (data, last), is_last = _rows(queries, table, cursor, most_rows)
+    if is_last or not data:
+        return data, None
+    row, _ = answered_row(data, last)
+    places = [next(n for n, each in enumerate(table.columns) if each.name == name) for name in table.key]
+    return data, [_cursor_text(row[place]) for place in places]
 
 
 def read_gone(
@@ -70,8 +80,8 @@ def read_gone(
 ) -> AwaitedChunk:
     """Deletes for those of the keys that the table has no row of."""
     wanted = set(keys)
-    visibility, found, _ = _in_snapshot(
-        queries, is_too_old, lambda: (list(_present(queries, table, writer, wanted)), True)
+    visibility, found = _in_snapshot(
+        queries, is_too_old, lambda: list(_present(queries, table, writer, wanted))
     )
     gone = [each for each in keys if each not in set(found)]
     changes = [Change(table.full_name, "d", each, each, None) for each in gone]
@@ -79,8 +89,8 @@ def read_gone(
 
 
 def _in_snapshot(
-    queries: Connection, is_too_old: Callable[[Visibility], bool], read: Callable[[], tuple[T, bool]]
-) -> tuple[Visibility, T, bool]:
+    queries: Connection, is_too_old: Callable[[Visibility], bool], read: Callable[[], T]
+) -> tuple[Visibility, T]:
     """What `read` finds in a snapshot that has everything the stream has delivered."""
     while True:
         queries.query("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
@@ -89,9 +99,9 @@ def _in_snapshot(
             break
         queries.query("ROLLBACK")
         time.sleep(_RETRY_S)
-    found, is_last = read()
+    found = read()
     queries.query("COMMIT")
-    return visibility, found, is_last
+    return visibility, found
 
 
 def _rows(

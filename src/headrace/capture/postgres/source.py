@@ -28,6 +28,7 @@ from headrace.capture.postgres.blocks import MessageBlock
 from headrace.capture.postgres.catalog import Table, Types, read_tables
 from headrace.capture.postgres.chunks import AwaitedChunk, read_chunk, read_gone
 from headrace.capture.postgres.connection import Connection, ServerError, format_lsn, parse_lsn
+from headrace.capture.postgres.frozen import FrozenDatabase
 from headrace.capture.postgres.pgoutput import (
     Begin,
     Commit,
@@ -118,6 +119,16 @@ class PostgresSource:
     def describe(self) -> Mapping[str, TableSchema]:
         with self._connected() as queries:
             return CapturedTables(queries, self._wanted, Types(queries, self._decimals)).schemas()
+
+    @contextlib.contextmanager
+    def freeze(self) -> Iterator[FrozenDatabase]:
+        with self._connected() as queries:
+            queries.query("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            tables = CapturedTables(queries, self._wanted, Types(queries, self._decimals))
+            frozen = FrozenDatabase(queries, tables)
+            with self._connected() as other:
+                _nudge(other)
+            yield frozen
 
     def _lacks(self, connection: Connection, tables: Mapping[str, Table]) -> list[Lack]:
         return find_lacks(
@@ -308,7 +319,7 @@ class _Session:
             if now >= wait_until:
                 return
             if self._is_awaited() and now >= self._nudge_at:
-                self._nudge()
+                _nudge(self.queries)
                 self._nudge_at = now + _NUDGE_S
 
     def _patience_s(self, wait_until: float) -> float:
@@ -344,10 +355,6 @@ class _Session:
         self.position = {**self.position, "lsn": lsn, "shapes": self.tables.shapes}
         self._moved_at = time.monotonic()
         return self.position
-
-    def _nudge(self) -> None:
-        """Makes the server write its log out to the end: it waits with what no commit depends on."""
-        self.queries.query("SELECT pg_current_xact_id()")
 
     def _look_again(self) -> None:
         """Finds what the stream does not tell of: tables that are new, gone, or changed without a row."""
@@ -482,6 +489,11 @@ class _Session:
             if self._doubtful:
                 time.sleep(_ASK_S)
         self._doubtful = frozenset()
+
+
+def _nudge(queries: Connection) -> None:
+    """Makes the server write its log out to the end: it waits with what no commit depends on."""
+    queries.query("SELECT pg_current_xact_id()")
 
 
 def _server(queries: Connection, replication: Connection) -> Server:

@@ -20,6 +20,8 @@ import orjson
 
 from headrace.capture.change import Change, Item, Position, Resnapshot, TableSchema, Transaction
 from headrace.capture.source import Chunk, Lack, Lag, SourceChanged
+from headrace.capture.sqlite.failures import explained, is_busy
+from headrace.capture.sqlite.frozen import FrozenFile, frozen_connection
 from headrace.capture.sqlite.install import (
     Shape,
     install,
@@ -31,21 +33,19 @@ from headrace.capture.sqlite.install import (
     set_meta,
 )
 from headrace.capture.sqlite.keys import UnclearKey, key_encoder
+from headrace.capture.sqlite.rows import cursor_behind, encoded_rows, fetch_rows
 from headrace.capture.sqlite.tables import SqliteTable, quoted, read_table, table_names
 from headrace.capture.sqlite.triggers import Names, most_columns
 from headrace.capture.sqlite.values import (
     Value,
-    cursor_of,
-    cursor_values,
     key_candidates,
     row_encoder,
     text,
 )
-from headrace.errors import ConfigError, RetriableError
+from headrace.errors import ConfigError, RequestError, RetriableError
 
 __all__ = ["SqliteSource"]
 
-_PASSING = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR)
 _BUSY_MS = 5_000
 _TRIM_BUSY_MS = 50  # a writer of the user's goes first
 _LOOK_S = 0.005
@@ -86,7 +86,7 @@ class SqliteSource:
         """
         if not self.path.is_file():
             return [Lack(what=f"there is no file {self.path}")]
-        with _explained(self.path), contextlib.closing(self._open()) as database:
+        with explained(self.path), contextlib.closing(self._open()) as database:
             found = {each: read_table(database, each) for each in self._wanted or table_names(database)}
             self._require_few_columns(database, found.values())
             missing = [name for name, each in found.items() if each is None]
@@ -105,14 +105,14 @@ class SqliteSource:
                 )
 
     def describe(self) -> Mapping[str, TableSchema]:
-        with _explained(self.path), contextlib.closing(self._open()) as database:
+        with explained(self.path), contextlib.closing(self._open()) as database:
             return {name: each.schema for name, each in self._read_tables(database).items()}
 
     def connect(self, position: Position | None) -> Position:
         lacks = self.check()
         if lacks:
             raise RetriableError(f"{self.path}: {'; '.join(each.what for each in lacks)}")
-        with _explained(self.path):
+        with explained(self.path):
             self._opened = self._open()
             self._require_same(position)
             self._seq = self._last_seq() if position is None else position["seq"]
@@ -198,7 +198,7 @@ class SqliteSource:
     def _remove(self, tables: Sequence[str] | None) -> None:
         if not self.path.is_file():
             return
-        with _explained(self.path), contextlib.closing(self._open()) as database:
+        with explained(self.path), contextlib.closing(self._open()) as database:
             database.execute("BEGIN IMMEDIATE")
             remove(database, self._names, tables)
             database.execute("COMMIT")
@@ -206,12 +206,12 @@ class SqliteSource:
     # --- changes ------------------------------------------------------------------------------
 
     def transactions(self, wait_s: float) -> Iterable[Transaction]:
-        with _explained(self.path):
+        with explained(self.path):
             self._trim()
             if not self._wait_for_change(wait_s):
                 return
             self._keep_up_with_schema()
-            last, at_ms = self._last_change()
+            last, at_ms = self._last_change(self._db)
         if last < self._seq:
             raise SourceChanged(
                 f"{self.path} was restored from a backup; "
@@ -239,7 +239,7 @@ class SqliteSource:
             f"SELECT * FROM {quoted(self._names.changes)} WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?"
         )
         while after < until:
-            with _explained(self.path):
+            with explained(self.path):
                 rows = self._db.execute(select, (after, until, _PAGE_ROWS)).fetchall()
             if not rows:
                 break
@@ -296,37 +296,24 @@ class SqliteSource:
         self._layout = self._read_layout()
         (self._schema_version,) = self._db.execute("PRAGMA schema_version").fetchone()
 
-    def _last_change(self) -> tuple[int, int]:
-        row = self._db.execute(
+    def _last_change(self, database: sqlite3.Connection) -> tuple[int, int]:
+        row = database.execute(
             f"SELECT seq, at_ms FROM {quoted(self._names.changes)} ORDER BY seq DESC LIMIT 1"
         ).fetchone()
         return (0, 0) if row is None else row
 
     def _last_seq(self) -> int:
-        return self._last_change()[0] if is_installed(self._db, self._names) else 0
+        return self._last_change(self._db)[0] if is_installed(self._db, self._names) else 0
 
     # --- snapshots ----------------------------------------------------------------------------
 
     def read_chunk(self, table: str, cursor: Sequence[Any] | None, most_rows: int) -> Chunk:
         """Rows in key order; a table without a key comes in one chunk, because nothing orders its rows."""
         found = self._tables[table]
-        columns = ", ".join(quoted(each) for each in found.names)
-        statement, values = f"SELECT {columns} FROM {quoted(found.name)}", []
-        if found.key:
-            key = ", ".join(quoted(each) for each in found.key)
-            if cursor is not None:
-                values = cursor_values(cursor)
-                statement += f" WHERE ({key}) > ({', '.join('?' for _ in values)})"
-            statement += f" ORDER BY {key} LIMIT {most_rows}"
-        with _explained(self.path):
-            until, rows = self._together(lambda: self._db.execute(statement, values).fetchall())
-        encode = row_encoder(found.columns)
-        where, capture = f"{self.path}: table {found.name}", self._names.capture
-        key_of = key_encoder(found.columns, found.key, where=where, capture=capture)
-        read = [Change(table, "r", key_of(row), None, encode(row)) for row in rows]
-        more = bool(found.key) and len(rows) == most_rows
-        at = [found.names.index(each) for each in found.key]
-        return self._chunk(table, read, until, cursor_of([rows[-1][each] for each in at]) if more else None)
+        with explained(self.path):
+            until, rows = self._together(lambda: fetch_rows(self._db, found, cursor, most_rows))
+        read = encoded_rows(found, rows, path=self.path, capture=self._names.capture)
+        return self._chunk(table, read, until, cursor_behind(found, rows, most_rows))
 
     def read_keys(self, table: str, keys: Sequence[bytes]) -> Chunk:
         found = self._tables[table]
@@ -342,7 +329,7 @@ class SqliteSource:
                 for values in _products([key_candidates(said[each]) for each in found.key])
             )
 
-        with _explained(self.path):
+        with explained(self.path):
             until, gone = self._together(lambda: [each for each in keys if found.key and is_gone(each)])
         return self._chunk(table, [Change(table, "d", each, None, None) for each in gone], until, None)
 
@@ -365,16 +352,29 @@ class SqliteSource:
             sees=lambda transaction: transaction.position["seq"] <= until,
         )
 
+    @contextlib.contextmanager
+    def freeze(self) -> Iterator[FrozenFile]:
+        with contextlib.ExitStack() as opened:
+            with explained(self.path):
+                database = opened.enter_context(contextlib.closing(self._open()))
+                if not is_installed(database, self._names):
+                    raise RequestError(
+                        f"{self.path} has no triggers of capture {self._names.capture}: it was never run here"
+                    )
+                frozen = opened.enter_context(frozen_connection(database))
+                until, tables = self._last_change(frozen)[0], self._read_tables(frozen)
+            yield FrozenFile(frozen, self.path, tables, until=until, capture=self._names.capture)
+
     def count(self, table: str) -> int | None:
-        with _explained(self.path):
+        with explained(self.path):
             found = self._db.execute(f"SELECT count(*) FROM {quoted(self._tables[table].name)}")
             return int(found.fetchone()[0])
 
     # --- the change table ---------------------------------------------------------------------
 
     def lag(self) -> Lag:
-        with _explained(self.path):
-            last, at_ms = self._last_change()
+        with explained(self.path):
+            last, at_ms = self._last_change(self._db)
         behind = max(last - self._seq, 0)
         return Lag(changes=behind, seconds=max(_now_ms() - at_ms, 0) / 1000 if behind else 0.0)
 
@@ -400,7 +400,7 @@ class SqliteSource:
         except sqlite3.OperationalError as error:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
-            if not _is_busy(error):
+            if not is_busy(error):
                 raise
         finally:
             self._db.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
@@ -487,26 +487,3 @@ def _products(candidates: Sequence[Sequence[Value]]) -> Iterator[list[Value]]:
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-def _is_busy(error: sqlite3.OperationalError) -> bool:
-    return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-
-
-@contextlib.contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    """SQLite's errors as ours: a busy or unreachable file may be read later, others not."""
-    try:
-        yield
-    except sqlite3.OperationalError as error:
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if code in (
-            sqlite3.SQLITE_BUSY,
-            sqlite3.SQLITE_LOCKED,
-            sqlite3.SQLITE_CANTOPEN,
-            sqlite3.SQLITE_IOERR,
-        ):
-            raise RetriableError(f"{path}: {error}") from error
-        raise ConfigError(f"{path}: {error}") from error
-    except sqlite3.DatabaseError as error:
-        raise ConfigError(f"{path}: {error}; is this a SQLite database?") from error

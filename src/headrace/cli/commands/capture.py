@@ -1,6 +1,7 @@
 """`headrace capture`: databases as streams, declared on a log and run from there."""
 
 import contextlib
+import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,8 +17,9 @@ from headrace.cli.identity import connection_to
 from headrace.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json
 from headrace.cli.run_to_stop import run_to_stop
 from headrace.cli.terminal.output import Output, table_text
+from headrace.cli.terminal.payloads import escape
 from headrace.client import Connection
-from headrace.errors import HeadraceError, RequestError
+from headrace.errors import ConfigError, HeadraceError, RequestError, RetriableError
 
 __all__ = ["app"]
 
@@ -122,6 +124,39 @@ def resnapshot(
                 )
         catalog.resnapshot(name, table or ())
     _said(as_json, name, "to be read again")
+
+
+@app.command("verify")
+def verify(
+    name: Name,
+    table: Tables = None,
+    timeout: Annotated[
+        float, typer.Option(help="Seconds to wait until the capture has written what the database has.")
+    ] = 60.0,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: Json = False,
+) -> int:
+    """Compare tables with their topics, row by row, while both change; without --table, all."""
+    from headrace.derived import verify_capture
+
+    output, connection = Output(as_json=as_json), _connection(bootstrap)
+    try:
+        with _catalog(bootstrap) as catalog:
+            found = verify_capture(
+                name,
+                catalog,
+                connection,
+                tables=table or (),
+                timeout_s=timeout,
+                on_progress=output.note,
+            )
+    except (ConfigError, RequestError, RetriableError) as error:
+        output.error(str(error))
+        return ExitCode.USAGE
+    output.document(found.to_json(), _render_verification)
+    if found.differs:
+        return ExitCode.FAILED
+    return ExitCode.DONE if found.is_equal else ExitCode.USAGE
 
 
 @app.command("remove")
@@ -308,3 +343,32 @@ def _left(table: Mapping[str, Any]) -> str:
     if table["seconds_left"] is None:
         return ""
     return f"{table['seconds_left']:.0f} s at {table['rows_per_s']:,.0f} rows/s"
+
+
+def _render_verification(document: Mapping[str, Any]) -> str:
+    lines = []
+    for each in document["tables"]:
+        if each["reason"]:
+            lines.append(f"{each['table']}: not compared: {each['reason']}")
+        elif each["equal"]:
+            lines.append(f"{each['table']}: equal, {each['rows']:,} rows")
+        else:
+            lines += _render_differences(document["capture"], each)
+    return "\n".join(lines) or "no tables"
+
+
+def _render_differences(capture: str, table: Mapping[str, Any]) -> list[str]:
+    differ, named = table["differing"], table["differences"]
+    ranges = f"{table['differing_ranges']} of {table['ranges']} ranges of keys"
+    lines = [f"{table['table']}: {differ:,} of {table['rows']:,} rows differ, in {ranges}"]
+    for each in named:
+        lines.append(f"    {escape(each['key'])}")
+        lines += [f"        {place}: {_row_text(each[place])}" for place in ("database", "topic")]
+    if differ > len(named):
+        lines.append(f"    and {differ - len(named):,} more")
+    lines.append(f"    `headrace capture resnapshot {capture} --table {table['table']}` corrects the topic")
+    return lines
+
+
+def _row_text(row: Mapping[str, Any] | None) -> str:
+    return "no row" if row is None else escape(json.dumps(row, ensure_ascii=False))
