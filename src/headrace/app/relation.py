@@ -406,7 +406,7 @@ def _prefixed(relation: Relation, left_on: Key, right_on: Key, prefix: str) -> R
     """A join whose right columns have a prefix, but for those that both are joined by under one name."""
     if not prefix:
         return relation
-    from headrace.streams.spec import DELETED
+    from headrace.streams import DELETED
 
     make, shared = relation.make, shared_columns(left_on, right_on)
 

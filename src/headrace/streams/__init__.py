@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from headrace.streams.source.source import register as register
     from headrace.streams.source.source import register_own as register_own
     from headrace.streams.spark.session import local_spark as local_spark
+    from headrace.streams.spec import DELETED as DELETED
     from headrace.streams.spec import PROCESSING_TIME as PROCESSING_TIME
     from headrace.streams.spec import StreamSpec as StreamSpec
     from headrace.streams.spec import counted_time as counted_time
@@ -48,7 +49,7 @@ __getattr__, __dir__, __all__ = lazily(
         "offsets": "Position",
         "source.source": "LogSource is_log_source register register_own",
         "spark.session": "local_spark",
-        "spec": "PROCESSING_TIME StreamSpec counted_time field_path field_type rows_schema",
+        "spec": "DELETED PROCESSING_TIME StreamSpec counted_time field_path field_type rows_schema",
         "start": "Start parse_start",
     },
 )

@@ -1,5 +1,6 @@
 """The loop of a capture, on a database in memory that is the reference for all sources."""
 
+import logging
 import random
 import secrets
 from dataclasses import replace
@@ -227,6 +228,7 @@ def delayed(bootstrap: str, name: str, timeouts_ms: list[int]) -> tuple[MemoryDa
 
 
 def test_a_transaction_that_took_too_long_is_written_again(bootstrap, caplog):
+    caplog.set_level(logging.INFO, "headrace")
     data, run = delayed(bootstrap, "too-long", [2_000, 60_000])
     with in_a_thread(run):
         wait_until(lambda: streams(run))

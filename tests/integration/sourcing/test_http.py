@@ -137,6 +137,7 @@ def test_a_history_has_every_event_with_its_command_and_the_state_that_it_left(c
     assert get(console, "/account/nobody/history")[1] == {
         "type": "account",
         "entity": "nobody",
+        "topic": "bank.account.events",
         "version": 0,
         "events": [],
     }

@@ -77,9 +77,7 @@ class Served:
     def take(self, batch, watermark_us, read_to):
         step = self.state.advance([rows(batch) if batch else None], [watermark_us])
         self.deltas.append(step.delta)
-        changes = weighted_changes(
-            self.schema, [] if step.changes is None else [step.changes], is_stream=False
-        )
+        changes = weighted_changes(self.schema, [] if step.changes is None else [step.changes])
         known = None if watermark_us == NO_WATERMARK else watermark_us
         self.store.apply(
             self.schema.name,

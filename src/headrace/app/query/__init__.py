@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from headrace.app.query.counters import READ as READ
     from headrace.app.query.counters import SKIPPED as SKIPPED
     from headrace.app.query.graph_sink import GraphSink as GraphSink
+    from headrace.app.query.manifest import Manifest as Manifest
     from headrace.app.query.sink import StreamSink as StreamSink
 
 __getattr__, __dir__, __all__ = lazily(
@@ -17,6 +18,7 @@ __getattr__, __dir__, __all__ = lazily(
         "batch_output": "BatchOutput",
         "counters": "READ SKIPPED",
         "graph_sink": "GraphSink",
+        "manifest": "Manifest",
         "sink": "StreamSink",
     },
 )

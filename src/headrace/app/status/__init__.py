@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from headrace.app.status.batch_report import BatchReport as BatchReport
     from headrace.app.status.description import AppDescription as AppDescription
     from headrace.app.status.description import PipelineNode as PipelineNode
+    from headrace.app.status.description import QueryDescription as QueryDescription
     from headrace.app.status.description import StateDescription as StateDescription
     from headrace.app.status.description import ViewDescription as ViewDescription
     from headrace.app.status.description import read_description as read_description
@@ -36,7 +37,9 @@ __getattr__, __dir__, __all__ = lazily(
     {
         "alerts": "Alert Thresholds",
         "batch_report": "BatchReport",
-        "description": "AppDescription PipelineNode StateDescription ViewDescription read_description",
+        "description": (
+            "AppDescription PipelineNode QueryDescription StateDescription ViewDescription read_description"
+        ),
         "lock": "is_running",
         "log_address": "running_address",
         "published": "FollowedFolder",

@@ -9,8 +9,7 @@ are what the next query has to come to, and at last the view.
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from headrace.app.status import AppDescription, ViewDescription
-from headrace.app.status.description import QueryDescription
+from headrace.app.status import AppDescription, QueryDescription, ViewDescription
 from headrace.views import topic_of_view
 
 __all__ = ["Derivations", "Maker", "Stage"]

@@ -3,14 +3,14 @@
 from collections.abc import Collection
 from functools import partial
 
-from headrace.app.query.manifest import Manifest
-from headrace.app.status.description import QueryDescription
+from headrace.app.query import Manifest
+from headrace.app.status import QueryDescription
 from headrace.client import LATEST
 from headrace.console.ask.derivations import Derivations, Stage
 from headrace.console.context import ConsoleContext
 from headrace.console.push.watch import Watch
 from headrace.errors import RequestError
-from headrace.streams.feed.progress import stage_offsets
+from headrace.streams.feed import stage_offsets
 
 __all__ = ["builds_on_the_way", "ends_behind", "watch_progress"]
 

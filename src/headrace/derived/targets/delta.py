@@ -144,7 +144,7 @@ class DeltaTarget:
             found = self._table()
             if found is None or not keys:
                 return {}
-            return dict(_rows(found, pc.field(KEY).isin(pa.array(keys, pa.binary()))))
+            return dict(_rows(found, keys))
 
     def identity(self, key: bytes) -> bytes:
         return key
@@ -162,7 +162,8 @@ class DeltaTarget:
     @contextlib.contextmanager
     def reading(self) -> Iterator[FollowState | None]:
         with self._errors():
-            state = self.state()
+            found = self._table()
+            state = None if found is None else self._moved_to_now(found)
             self._pinned = True
             try:
                 yield state
@@ -236,11 +237,11 @@ class DeltaTarget:
                 types[name] = "string"
         schema = _schema(types)
         changed = pa.array([*rows, *deletes], pa.binary())
-        kept = table.to_pyarrow_dataset().scanner(filter=~pc.field(KEY).isin(changed), batch_size=_BATCH_ROWS)
+        kept = table.to_pyarrow_dataset().scanner(batch_size=_BATCH_ROWS)
 
         def batches() -> Iterator[pa.RecordBatch]:
             for each in kept.to_batches():
-                yield _recast(each, schema)
+                yield _recast(each.filter(pc.invert(_is_one_of(each, changed))), schema)
             yield from _arrow(rows, (), types).select(schema.names).cast(schema).to_batches()
 
         deltalake.write_deltalake(
@@ -292,7 +293,10 @@ class DeltaTarget:
         return deltalake.DeltaTable.create(self._url, schema=schema, mode="ignore")
 
     def _read_state(self, table: "deltalake.DeltaTable") -> FollowState | None:
-        """The newest of our commits; those of others may have come since."""
+        """The newest of our commits; those of others may have come since.
+
+        The history also has commits after the version that was opened.
+        """
         for count in _HISTORY:
             found = table.history(count)
             for commit in found:
@@ -301,6 +305,16 @@ class DeltaTarget:
             if count is not None and len(found) < count:
                 break
         return None
+
+    def _moved_to_now(self, table: "deltalake.DeltaTable") -> FollowState | None:
+        """The state of the newest version, to which the table is moved: rows and state are of one commit."""
+        for _ in range(_CLAIMS):
+            version = table.version()
+            state = self._read_state(table)
+            table.update_incremental()
+            if table.version() == version:
+                return state
+        raise RetriableError(f"{self._url} is written to all the time; it is read again")
 
     def _require_owner(self, table: "deltalake.DeltaTable", state: FollowState) -> None:
         found = self._read_state(table)
@@ -393,10 +407,20 @@ def _is_exact_column(table: "deltalake.DeltaTable", name: str) -> bool:
     return not table.to_pyarrow_dataset().count_rows(filter=beyond)
 
 
-def _rows(table: "deltalake.DeltaTable", only: pc.Expression | None) -> Iterator[tuple[bytes, Row]]:
-    dataset = table.to_pyarrow_dataset()
-    for batch in dataset.to_batches(filter=only, batch_size=_BATCH_ROWS):
-        for said in batch.to_pylist():
+def _is_one_of(batch: pa.RecordBatch, keys: pa.Array) -> pa.Array:
+    """Which rows have one of these keys.
+
+    Not a filter of the dataset: Arrow holds that against the files' least and greatest keys, which
+    delta-rs gives in a type that Arrow does not compare with binary.
+    """
+    return pc.is_in(batch.column(KEY), value_set=keys)
+
+
+def _rows(table: "deltalake.DeltaTable", only: Collection[bytes] | None) -> Iterator[tuple[bytes, Row]]:
+    keys = None if only is None else pa.array(only, pa.binary())
+    for batch in table.to_pyarrow_dataset().to_batches(batch_size=_BATCH_ROWS):
+        wanted = batch if keys is None else batch.filter(_is_one_of(batch, keys))
+        for said in wanted.to_pylist():
             key = said.pop(KEY)
             yield key, {field_name(name): each for name, each in said.items() if each is not None}
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from headrace.streams.feed.positions import idle_partitions as idle_partitions
     from headrace.streams.feed.positions import next_position as next_position
     from headrace.streams.feed.progress import GroupProgress as GroupProgress
+    from headrace.streams.feed.progress import stage_offsets as stage_offsets
     from headrace.streams.feed.source_times import time_header as time_header
     from headrace.streams.feed.stamping import Stamped as Stamped
     from headrace.streams.feed.stamping import Stamper as Stamper
@@ -29,7 +30,7 @@ __getattr__, __dir__, __all__ = lazily(
             "FeedPosition FeedRange Heartbeat SilenceMeter feed_ranges idle_partitions next_position"
         ),
         "first_positions": "first_position",
-        "progress": "GroupProgress",
+        "progress": "GroupProgress stage_offsets",
         "source_times": "time_header",
         "stamping": "Stamped Stamper",
     },
