@@ -114,9 +114,16 @@ class Progress:
 
 
 class Traffic:
-    """Sends numbered values until it is closed, all acknowledged; brokers may come and go meanwhile."""
+    """Sends keys and values until it is closed, all acknowledged; brokers may come and go meanwhile."""
 
-    def __init__(self, bootstrap: str, topic: str, values: Iterator[bytes], *, per_second: int) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        records: Iterator[tuple[bytes | None, bytes | None]],
+        *,
+        per_second: int,
+    ) -> None:
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap,
@@ -126,7 +133,7 @@ class Traffic:
                 "log_level": 0,
             }
         )
-        self._topic, self._values, self._per_second = topic, values, per_second
+        self._topic, self._records, self._per_second = topic, records, per_second
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._send, daemon=True)
 
@@ -135,6 +142,10 @@ class Traffic:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Returns when everything is acknowledged; harmless when repeated."""
         self._closed.set()
         self._thread.join()
         assert self._producer.flush(TIMEOUT_S) == 0
@@ -142,7 +153,8 @@ class Traffic:
     def _send(self) -> None:
         while not self._closed.wait(0.05):
             for _ in range(max(1, self._per_second // 20)):
-                self._producer.produce(self._topic, next(self._values))
+                key, value = next(self._records)
+                self._producer.produce(self._topic, value, key)
             self._producer.poll(0)
 
 

@@ -54,7 +54,7 @@ def cluster():
 def values():
     for number in itertools.count():
         at = BASE_MS + number * 20
-        yield json.dumps({"place": "abc"[number % 3], "number": number, "at": at}).encode()
+        yield None, json.dumps({"place": "abc"[number % 3], "number": number, "at": at}).encode()
 
 
 def coordinator(cluster, prefix):

@@ -1,30 +1,40 @@
-"""The demo's application on machines that share a network and a bucket: what cannot work is refused.
+"""The demo's application on machines that share a network and a bucket, while some of it is killed.
 
 Three brokers of Kafka, an S3, PostgreSQL and Spark's master are on the network; two workers and two drivers
-are machines of their own.
+are machines of their own. Who is told to die is drawn; the seed is printed.
 """
 
+import json
 import os
+import random
 import re
+import signal
+import subprocess
 import sys
+import time
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from pathlib import Path
 
+import psycopg
 import pytest
-from tests.crash.cluster.drivers import HEADRACE, TIMEOUT_S
+from tests.crash.cluster import recomputation
+from tests.crash.cluster.drivers import HEADRACE, TIMEOUT_S, Driver, Traffic, committed, wait_until
 from tests.integration.app.standalone import StandaloneCluster
 
 import headrace as headrace_package
+from headrace.demo.customers import create_customers
 from headrace.demo.start import APPLICATION
 from headrace.testing.kafka import KafkaCluster
 from headrace.testing.machines import Machines
 from headrace.testing.maven import PeerUnavailable
-from headrace.testing.postgres_process import PASSWORD, PostgresProcess
+from headrace.testing.postgres_process import PASSWORD, USER, PostgresProcess
 from headrace.testing.s3 import s3_process
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(3000), pytest.mark.xdist_group("machines")]
 
 SOURCES = Path(headrace_package.__file__).parents[1]
+EXECUTOR = "CoarseGrainedExecutorBackend"
 SMALL = ("spark.executor.memory=512m", "spark.driver.memory=640m", "spark.cores.max=2")
 CUSTOMERS = """customers = app.table(
     "shop.customers", key="customer_id", schema="customer_id string, tier string, city string"
@@ -51,8 +61,8 @@ class Site:
         }
         listening = {"listen_addresses": f"'127.0.0.1,{host}'"}
         self.postgres = stack.enter_context(PostgresProcess(settings=listening, files=files))
-        self.store = self.postgres.url().replace("127.0.0.1", host)
-        self.env = s3 | {"HEADRACE_TEST_PGPASSWORD": PASSWORD, "PYTHONPATH": str(SOURCES)}
+        self.store = f"postgresql://{USER}@{host}:{self.postgres.port}/postgres"
+        self.env = s3 | {"PGPASSWORD": PASSWORD, "PYTHONPATH": str(SOURCES)}
         self.spark = stack.enter_context(StandaloneCluster(folder, workers=0, host=host))
         self.workers, self._count = {}, 0
         for name in ("w1", "w2"):
@@ -93,6 +103,10 @@ class Site:
             code = process.wait(TIMEOUT_S)
             return code, (self.folder / "command").read_text()
 
+    def psql(self, query):
+        with psycopg.connect(f"host=127.0.0.1 port={self.postgres.port} user=postgres") as connection:
+            return connection.execute(query).fetchall()
+
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
@@ -128,3 +142,122 @@ def test_what_a_driver_and_its_executors_do_not_share_is_refused_in_one_line(sit
     finally:
         own.kill()
         own.wait()
+
+
+class Run:
+    """The drivers of one application, of which the last that was started is meant to be the owner."""
+
+    def __init__(self, site, stack):
+        self.site, self.stack = site, stack
+        self.drivers, self.machine = [], "d2"
+
+    @property
+    def driver(self):
+        return self.drivers[-1]
+
+    def start(self, *options):
+        """One more driver, on the other machine."""
+        self.machine = "d1" if self.machine == "d2" else "d2"
+        driver = Driver(
+            self.site.folder / f"driver-{len(list(self.site.folder.glob('driver-*')))}",
+            self.site.file(self.machine),
+            self.site.kafka.bootstrap,
+            *self.site.options(self.machine),
+            *("--buckets", "2"),
+            *options,
+            machine=self.site.machines[self.machine],
+            env={**self.site.env, **HOOKS},
+        )
+        self.stack.callback(driver.kill)
+        self.drivers.append(driver)
+        return driver
+
+    def go_on(self, records=1000):
+        """Until it has read more than it had."""
+        self.driver.wait_for_records(self.driver.records() + records)
+
+    def executors(self, *workers):
+        return [pid for each in workers for pid in self.site.machines[each].pids(EXECUTOR)]
+
+
+def kill_an_executor(run, chance):
+    wait_until(lambda: run.executors("w1", "w2"), run.driver)
+    os.kill(chance.choice(run.executors("w1", "w2")), signal.SIGKILL)
+
+
+def move_the_driver(run, chance):
+    """Kills it, and starts another on the other machine."""
+    run.driver.kill()
+    run.start().wait_for_records(1)
+
+
+KILLS = (kill_an_executor, move_the_driver)
+
+
+@pytest.mark.slow
+def test_the_shop_survives_kills_and_moves_between_machines(site):
+    seed = int(os.environ.get("HEADRACE_CLUSTER_SEED", random.randrange(10**6)))
+    print("seed", seed)
+    chance, began = random.Random(seed), time.monotonic()
+    with ExitStack() as stack:
+        run = Run(site, stack)
+        moves = stack.enter_context(
+            Traffic(site.kafka.bootstrap, "shop.customers", customers(seed), per_second=20)
+        )
+        traffic = stack.enter_context(traffic_of_the_shop(site, seed))
+        run.start().wait_for_records(500)
+        for kill in chance.sample(KILLS, len(KILLS)):
+            print(f"{time.monotonic() - began:.0f} s: {kill.__name__}", flush=True)
+            kill(run, chance)
+            run.go_on()
+        moves.close()
+        traffic.stdin.close()
+        assert traffic.wait(TIMEOUT_S) == 0
+        run.driver.signal(signal.SIGINT)
+        assert run.driver.wait() == 0, run.driver.said
+        assert run.start("--until-caught-up").wait() == 0, run.driver.said
+        failures = [each for driver in run.drivers for each in driver.failures()]
+    print(f"{time.monotonic() - began:.0f} s: {len(run.drivers)} drivers; restarted queries: {failures}")
+    code, said = site.run("d1", "verify", "--bootstrap", site.kafka.bootstrap, "--data", "s3://bucket/shop")
+    assert code == 0 and said.count(": equal") == 9, said
+    require_recomputed(site)
+    print(f"{time.monotonic() - began:.0f} s: verified")
+
+
+def customers(seed):
+    """Customers that sign up, move to another tier, and leave, by their keys."""
+    chance = random.Random(seed)
+    while True:
+        key = {"customer_id": f"customer-{chance.randrange(300)}"}
+        row = {"tier": chance.choice(("basic", "silver", "gold")), "city": "Ghent"}
+        value = None if chance.random() < 0.1 else json.dumps(key | row).encode()
+        yield json.dumps(key).encode(), value
+
+
+def traffic_of_the_shop(site, seed):
+    unused = f"sqlite:///{site.folder / 'unused.db'}"  # these customers are not captured
+    create_customers(unused, datetime.now(UTC))
+    command = [sys.executable, "-m", "headrace.demo.produce", "--bootstrap", site.kafka.bootstrap]
+    command += ["--rate", "50", "--seed", str(seed), "--history-seconds", "30", "--customers", unused]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=site.environment())
+
+
+def require_recomputed(site):
+    """Topics and views are what plain Python makes of the topics that other clients wrote."""
+    log = recomputation.Log({each: committed(site.kafka.bootstrap, each) for each in recomputation.TOPICS})
+    assert log.large_orders() == recomputation.large_orders(log)
+    letters = log.dead_letters()
+    assert {at for _, at in letters} == log.unreadable and set(letters.values()) <= {1}, letters
+    revenue = site.psql("SELECT region, window_start, orders, revenue FROM revenue_per_minute")
+    assert recomputation.as_cents(revenue) == recomputation.revenue_per_minute(log)
+    tiers = dict(site.psql("SELECT tier, customers FROM customers_per_tier"))
+    assert tiers == recomputation.customers_per_tier(log)
+    timelines = site.psql("SELECT follower, post_id, author, text FROM timelines")
+    assert len(timelines) == len(set(timelines)) and set(timelines) == recomputation.timelines(log)
+    orders = {
+        name: tuple(row) for name, *row in site.psql("SELECT order_id, amount, tier FROM orders_of_customers")
+    }
+    expected, shown = recomputation.orders_of_customers(log)
+    assert orders == {name: expected[name] for name in orders.keys() | shown}
+    print(f"{len(log)} records, {len(letters)} dead letters, {len(log.large_orders().keys())} large orders,")
+    print(f"{len(revenue)} windows, {len(timelines)} rows of timelines, {len(orders)} orders")
