@@ -98,6 +98,14 @@ def large_orders(log: Log) -> Counter[str]:
     return Counter(at for at, order in log.orders() if order["amount"] > 1000)
 
 
+def dead_letters(log: Log) -> Counter[tuple[str, str]]:
+    """Each query that gives up anything of a topic gives up all that cannot be read there, once."""
+    readers = {(query, at.split(":")[0]) for query, at in log.dead_letters()}
+    return Counter(
+        (query, at) for query, topic in readers for at in log.unreadable if at.startswith(f"{topic}:")
+    )
+
+
 def revenue_per_minute(log: Log) -> dict[tuple[str, datetime], tuple[int, Decimal]]:
     """By region and minute: how many orders, and for how much. Stragglers count."""
     found: dict[tuple[str, datetime], list[Decimal]] = defaultdict(list)
