@@ -68,7 +68,7 @@ test: $(STAMP)
 
 # Without root, iproute2 or Kafka's jars this skips, with the reason; HEADRACE_REQUIRE_MACHINES=1 makes it fail.
 cluster: $(STAMP)
-	$(RUN) -m pytest tests/crash/cluster -m machines -rs
+	$(RUN) -m pytest tests/crash/cluster -m "machines and not slow" -rs
 
 campaign: $(STAMP)
 	$(RUN) -m pytest $(WORKERS) -m slow --timeout 7200
