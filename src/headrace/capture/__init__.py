@@ -28,14 +28,16 @@ from headrace.capture.open import absolute_url, describe_table, open_source, sql
 from headrace.capture.run import CaptureRun
 from headrace.capture.source import Chunk, FrozenTables, Lack, Lag, Source, SourceChanged
 from headrace.capture.spec import CaptureSpec, parse_spec
+from headrace.capture.state import CaptureState, parse_state
 from headrace.capture.status import Status, TableStatus, state_of
-from headrace.capture.writer import CaptureWriter, own_topics, table_topic, transaction_topic
+from headrace.capture.writer import CaptureWriter, own_topics, state_topic, table_topic, transaction_topic
 
 __all__ = [
     "CAPTURES_TOPIC",
     "CaptureHost",
     "CaptureRun",
     "CaptureSpec",
+    "CaptureState",
     "CaptureWriter",
     "Catalog",
     "Change",
@@ -62,8 +64,10 @@ __all__ = [
     "open_source",
     "own_topics",
     "parse_spec",
+    "parse_state",
     "sqlite_path",
     "state_of",
+    "state_topic",
     "table_topic",
     "transaction_topic",
 ]

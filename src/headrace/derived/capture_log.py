@@ -6,9 +6,7 @@ from itertools import islice
 from types import TracebackType
 from typing import Self
 
-from headrace.capture import CaptureSpec, Catalog, state_of
-from headrace.capture.state import CaptureState, parse_state
-from headrace.capture.writer import state_topic
+from headrace.capture import CaptureSpec, CaptureState, Catalog, parse_state, state_of, state_topic
 from headrace.client import EARLIEST, LATEST, Connection, RawFetcher
 from headrace.errors import RequestError
 from headrace.records import decode_columns

@@ -16,8 +16,15 @@ from typing import Any
 
 import orjson
 
-from headrace.capture import CaptureSpec, Catalog, FrozenTables, TableSchema, open_source, table_topic
-from headrace.capture.state import CaptureState
+from headrace.capture import (
+    CaptureSpec,
+    CaptureState,
+    Catalog,
+    FrozenTables,
+    TableSchema,
+    open_source,
+    table_topic,
+)
 from headrace.client import Connection
 from headrace.derived.capture_log import CaptureLog
 from headrace.derived.changes import Row
