@@ -68,9 +68,8 @@ class Ownership:
         self.owner = Owner(data=str(data.resolve() if isinstance(data, Path) else data))
         self._connection = connection
         self._producer = TransactionalWriter(connection, f"{app}:run")
-        hasty = replace(connection, retry_timeout_ms=_LOOK_TIMEOUT_MS)
-        self._group = GroupOffsets(hasty, self._producer.name)
-        self._lock = threading.Lock()
+        self._patient = _Note(connection, self._producer.name)
+        self._hasty = _Note(replace(connection, retry_timeout_ms=_LOOK_TIMEOUT_MS), self._producer.name)
         self._has_claimed = False
 
     @property
@@ -89,7 +88,7 @@ class Ownership:
             return None
         self._has_claimed = True
         self._producer.take_over()
-        before = self._now()
+        before = self._patient.read()
         known = 0 if before is None else before.epoch
         # Nobody else takes the same one: who was fenced since then cannot commit it.
         self.owner = replace(self.owner, epoch=max(known, highest_epoch()) + 1)
@@ -97,8 +96,15 @@ class Ownership:
         return before if before is not None and before.is_elsewhere(self.owner) else None
 
     def require(self) -> None:
-        """Raises FencedError if a newer run has taken over, RetriableError if the log does not say."""
-        _require(self.app, self.owner.run, self._now())
+        """Raises FencedError if a newer run has taken over, RetriableError if the log does not say.
+
+        A log that is not ready is waited for, as everywhere before something is written.
+        """
+        _require(self.app, self.owner.run, self._patient.read())
+
+    def look(self) -> None:
+        """As `require`, for who must not be held up: a log that is not ready is soon given up."""
+        _require(self.app, self.owner.run, self._hasty.read())
 
     def release(self) -> None:
         """Gives it back, unless somebody took it; harmless when repeated."""
@@ -106,18 +112,30 @@ class Ownership:
             if self._producer.is_open:
                 self._producer.transact((), _NOBODY, 0)
         self._producer.close()
-        with self._lock:
-            self._group.close()
-
-    def _now(self) -> Owner | None:
-        """As the log has it; None also where the log has forgotten, as it does of groups after a week."""
-        with self._lock:
-            return _owner(self._group)
+        self._patient.close()
+        self._hasty.close()
 
     @property
     def check(self) -> "OwnerCheck":
         """`require`, for other processes of this run."""
         return OwnerCheck(self._connection, self.app, self.owner.run, self._producer.name)
+
+
+class _Note:
+    """Who the log says is the owner; from any thread."""
+
+    def __init__(self, connection: Connection, group: str) -> None:
+        self._group = GroupOffsets(connection, group)
+        self._lock = threading.Lock()
+
+    def read(self) -> Owner | None:
+        """As the log has it; None also where the log has forgotten, as it does of groups after a week."""
+        with self._lock:
+            return _owner(self._group)
+
+    def close(self) -> None:
+        with self._lock:
+            self._group.close()
 
 
 @dataclass(frozen=True, slots=True)

@@ -244,7 +244,7 @@ class Running:
             return
         self._ownership_at = now
         with contextlib.suppress(RetriableError):  # the log is unreachable, so nobody writes to it
-            self.ownership.require()
+            self.ownership.look()
 
     def _is_alive(self, query: RunningQuery) -> bool:
         if query.spark_query.isActive:
@@ -428,7 +428,7 @@ def running(
             started.after_first_batch = partial(start_class_archiver, options, say, cleanup)
             started.launch(rebuild=options.rebuild)
             if publisher is not None:
-                publisher.start(ownership.require)
+                publisher.start(ownership.look)
                 cleanup.callback(publisher.stop)  # before the ownership ends
         yield started
 

@@ -9,7 +9,7 @@ from headrace.client.connect.connection import Connection
 from headrace.errors import ConfigError, RequestError, RetriableError
 from headrace.wire import Api, ErrorCode, Fields, VersionRange, name_of
 
-__all__ = ["Brokers", "address_of", "check_code", "require_log"]
+__all__ = ["Brokers", "address_of", "check_code", "is_retriable", "require_log"]
 
 T = TypeVar("T")
 
@@ -147,7 +147,12 @@ def check_code(code: int, what: str) -> None:
         return
     name = ErrorCode(code).name if code in ErrorCode._value2member_map_ else "an unknown error"
     message = f"{what}: the broker answered {name} ({code})"
-    raise (RetriableError if code in _RETRIABLE else RequestError)(message, code=code)
+    raise (RetriableError if is_retriable(code) else RequestError)(message, code=code)
+
+
+def is_retriable(code: int) -> bool:
+    """Whether an error of Kafka's may go away with fresh metadata, or after a while."""
+    return code in _RETRIABLE
 
 
 def _check_versions(channel: Channel, versions: Mapping[Api, int]) -> None:

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 from confluent_kafka import KafkaError, KafkaException
 
+from headrace.client.connect.brokers import is_retriable
 from headrace.errors import HeadraceError, RequestError, RetriableError
 
 __all__ = ["UnreachableError", "explained", "from_kafka"]
@@ -38,7 +39,10 @@ _UNREACHABLE = (
 
 
 def from_kafka(error: KafkaError, doing: str, bootstrap: str) -> HeadraceError:
-    """The client library's error as one of ours: what was being done, the cause, the next step."""
+    """The client library's error as one of ours: what was being done, the cause, the next step.
+
+    RetriableError where nothing but time is needed, as with a coordinator that still loads.
+    """
     if error.code() in _UNREACHABLE:
         return UnreachableError(
             f"{doing}: the broker at {bootstrap} does not answer ({error.str()}); "
@@ -47,6 +51,8 @@ def from_kafka(error: KafkaError, doing: str, bootstrap: str) -> HeadraceError:
         )
     step = _NEXT_STEP.get(error.code())
     cause = error.str().removeprefix("Broker: ").rstrip(". ")
+    if step is None and is_retriable(error.code()):
+        return RetriableError(f"{doing}: {cause}; try again in a moment", code=error.code())
     return RequestError(f"{doing}: {cause}" + (f"; {step}" if step else ""), code=error.code())
 
 

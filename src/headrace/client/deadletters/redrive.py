@@ -215,6 +215,8 @@ class Redrive:
         """The dead letters that have not been redriven, by transaction."""
         wanted = [TopicPartition(topic, index) for topic, index in ends]
         for place in consumer.committed(wanted, ANSWER_TIMEOUT_S):
+            if place.error is not None:
+                raise from_kafka(place.error, "reading the progress of redriving", self._log.bootstrap)
             self._done[place.topic, place.partition] = RedriveProgress.of(place.offset, place.metadata)
         open_partitions = {
             each: start for each in ends if (start := self._start(each, ends[each])) < ends[each]

@@ -261,7 +261,14 @@ class TransactionalWriter:
         assert self._member is not None
         member = self._member
         where = [TopicPartition(BATCHES_TOPIC, 0)]
-        (found,) = self._retrying(lambda: member.committed(where, self._timeout_s))
+
+        def committed() -> TopicPartition:
+            (answer,) = member.committed(where, self._timeout_s)
+            if answer.error is not None:
+                raise KafkaException(answer.error)
+            return answer
+
+        found = self._retrying(committed)
         if found.offset >= 0:
             return int(found.offset) - 1 if found.metadata == query_id else -1
         return self._find_record(query_id)
