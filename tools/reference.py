@@ -174,7 +174,7 @@ CHAPTERS = (
             Entry("Order", views.Order),
             Entry("Snapshot", views.Snapshot),
             Entry("Reflected", views.Reflected, ()),
-            Entry("Change", views.Change),
+            Entry("Change", views.ViewChange),
         ),
     ),
     Chapter(

@@ -13,7 +13,7 @@ import pytest
 
 from headrace.capture.mysql.binlog import (
     ROW_EVENTS,
-    Event,
+    BinlogEvent,
     EventReader,
     EventType,
     read_gtid,
@@ -115,11 +115,11 @@ class Reading:
         elif found.type in ROW_EVENTS and self._rows is not None:
             self._take(found)
 
-    def _of_payload(self, found: Event) -> None:
+    def _of_payload(self, found: BinlogEvent) -> None:
         if found.type in ROW_EVENTS and self._rows is not None:
             self._take(found)
 
-    def _describe(self, found: Event) -> None:
+    def _describe(self, found: BinlogEvent) -> None:
         described = read_table_map(found.body, CHARSETS, is_mariadb=False)
         try:
             readers = [(each.name, log_reader(each)) for each in described.columns]
@@ -128,7 +128,7 @@ class Reading:
             return
         self._rows = LogRows(described.full_name, readers, described.key)
 
-    def _take(self, found: Event) -> None:
+    def _take(self, found: BinlogEvent) -> None:
         assert self._rows is not None
         rows = read_rows(found)
         self.changes += sum(1 for _ in self._rows.changes(rows, lambda _: b""))

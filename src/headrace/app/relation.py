@@ -184,9 +184,9 @@ class Grouped:
 
 def history_of(table: Table) -> Relation:
     """The versions of a table's rows, each with the spans of time and offsets in which it counted."""
-    from headrace.streams.operators.tables import History
+    from headrace.streams.operators.tables import TableHistory
 
-    operator = History(table.key, table.keep_us, table.spec.lateness_us)
+    operator = TableHistory(table.key, table.keep_us, table.spec.lateness_us)
     key = (*table.key, "_in_partition", "_from_offset")
     return Relation(
         name=f"history of {table.spec.topic}",

@@ -9,7 +9,7 @@ from typing import Any
 
 from headrace.addresses import host_and_port, is_loopback
 from headrace.broker.access import server_context
-from headrace.broker.connection.connection import Connection
+from headrace.broker.connection.connection import ServedConnection
 from headrace.broker.connection.connections import Connections
 from headrace.broker.connection.shared import shared_by_connections
 from headrace.broker.services import Services, open_services
@@ -63,7 +63,7 @@ class Broker:
                 on_gone=services.queues.disconnected,
             )
             shared = shared_by_connections(services, connections)
-            listener = await self._listen(lambda: Connection(shared))
+            listener = await self._listen(lambda: ServedConnection(shared))
             endpoint = metrics_endpoint(services, connections.__len__)
             async with endpoint as self.metrics_port, asyncio.TaskGroup() as tasks:
                 connections.start(tasks)
@@ -78,7 +78,7 @@ class Broker:
                     connections.abort_all()
                     await services.events.close()
 
-    async def _listen(self, factory: Callable[[], Connection]) -> asyncio.Server:
+    async def _listen(self, factory: Callable[[], ServedConnection]) -> asyncio.Server:
         loop = asyncio.get_running_loop()
         try:
             server = await loop.create_server(

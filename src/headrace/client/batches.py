@@ -22,7 +22,7 @@ from headrace.records import (
 )
 
 __all__ = [
-    "AbortedTransaction",
+    "AbortedRecords",
     "BatchRuns",
     "batch_sizes",
     "batch_spans",
@@ -35,7 +35,7 @@ _ABORT_MARKER = 0
 _UNKNOWN_RATIO = 10.0
 
 
-class AbortedTransaction(NamedTuple):
+class AbortedRecords(NamedTuple):
     """An aborted transaction: the producer's records from `first_offset` up to its marker."""
 
     producer_id: int
@@ -143,7 +143,7 @@ def batch_spans(run: memoryview) -> Iterator[tuple[int, int, int]]:
         position += header.size_bytes
 
 
-def visible_runs(buffer: memoryview, aborted: Iterable[AbortedTransaction], next_offset: int) -> BatchRuns:
+def visible_runs(buffer: memoryview, aborted: Iterable[AbortedRecords], next_offset: int) -> BatchRuns:
     """What a reader of committed records may see; `next_offset` is kept if there is no whole batch.
 
     Leaves out markers and the records of aborted transactions, and joins consecutive

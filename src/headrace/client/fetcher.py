@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from headrace.client.batches import (
-    AbortedTransaction,
+    AbortedRecords,
     BatchRuns,
     batch_sizes,
     bounded_runs,
@@ -324,7 +324,7 @@ def _check_identity(layout: TopicLayout, topic_id: uuid.UUID | None) -> None:
 def _progress(data: Fields, where: str, start: int, end: int) -> BatchRuns:
     """The runs of a fetch; RetriableError if it returned nothing although the range has not ended."""
     aborted = [
-        AbortedTransaction(each.producer_id, each.first_offset) for each in data.aborted_transactions or ()
+        AbortedRecords(each.producer_id, each.first_offset) for each in data.aborted_transactions or ()
     ]
     found = visible_runs(memoryview(data.records or b""), aborted, start)
     if found.next_offset <= start:

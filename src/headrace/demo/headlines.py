@@ -5,7 +5,7 @@ from datetime import datetime
 from itertools import takewhile
 from typing import Any
 
-from headrace.views import Change, Condition, Order, ViewStore
+from headrace.views import Condition, Order, ViewChange, ViewStore
 
 __all__ = ["correction", "headlines"]
 
@@ -30,7 +30,7 @@ def headlines(store: ViewStore, now: datetime) -> Iterator[str]:
     return filter(None, (line(store, now) for line in lines))
 
 
-def correction(change: Change) -> str:
+def correction(change: ViewChange) -> str:
     """A published result that has been corrected."""
     was = "nothing" if change.before is None else f"{change.before['revenue']:,.2f}"
     now = "nothing" if change.after is None else f"{change.after['revenue']:,.2f}"

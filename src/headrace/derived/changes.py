@@ -1,6 +1,6 @@
 """Records of a topic as changes of rows. Pure.
 
-A row is known by the bytes of its record's key. What cannot be read becomes an `Unreadable`,
+A row is known by the bytes of its record's key. What cannot be read becomes an `UnreadableChange`,
 with the reason; records that say nothing of rows become None.
 """
 
@@ -12,7 +12,7 @@ import orjson
 from headrace.derived.spec import Format
 from headrace.views.topic import LEDGER_KEY
 
-__all__ = ["Row", "RowChange", "Unreadable", "canonical", "merged", "read_change"]
+__all__ = ["Row", "RowChange", "UnreadableChange", "canonical", "merged", "read_change"]
 
 Row = dict[str, Any]
 
@@ -28,60 +28,60 @@ class RowChange(NamedTuple):
     unchanged: tuple[str, ...] = ()
 
 
-class Unreadable(NamedTuple):
+class UnreadableChange(NamedTuple):
     """A record that is no change of a row, and why."""
 
     reason: str
 
 
-def read_change(key: bytes | None, value: bytes | None, style: Format) -> RowChange | Unreadable | None:
+def read_change(key: bytes | None, value: bytes | None, style: Format) -> RowChange | UnreadableChange | None:
     """What a record says of a row."""
     if key == LEDGER_KEY:
         return None
     if value is None:
-        return Unreadable("a tombstone without a key") if key is None else RowChange(key, None)
+        return UnreadableChange("a tombstone without a key") if key is None else RowChange(key, None)
     try:
         said = orjson.loads(value)
     except ValueError as error:
-        return Unreadable(f"the value is not JSON: {error}")
+        return UnreadableChange(f"the value is not JSON: {error}")
     if not isinstance(said, dict):
-        return Unreadable("the value is JSON, but not an object")
+        return UnreadableChange("the value is JSON, but not an object")
     if style == "debezium":
         return _debezium(key, said)
     if key is None:
-        return Unreadable("the record has no key, so its row cannot be distinguished from others")
+        return UnreadableChange("the record has no key, so its row cannot be distinguished from others")
     return RowChange(key, said) if style == "upserts" else _of_view(key, said)
 
 
-def _debezium(key: bytes | None, said: Mapping[str, Any]) -> RowChange | Unreadable:
+def _debezium(key: bytes | None, said: Mapping[str, Any]) -> RowChange | UnreadableChange:
     inner = said.get("payload")
     change = inner if isinstance(inner, dict) else said
     op, after = change.get("op"), change.get("after")
     if op == "t":
-        return Unreadable(
+        return UnreadableChange(
             "a truncate names no keys: `headrace capture resnapshot` of its table brings the deletes"
         )
     if key is None:
-        return Unreadable("the record has no key, so its row cannot be distinguished from others")
+        return UnreadableChange("the record has no key, so its row cannot be distinguished from others")
     if op == "d":
         return RowChange(key, None)
     if op not in ("c", "r", "u"):
-        return Unreadable("op is missing or unknown: not a change in Debezium's envelope")
+        return UnreadableChange("op is missing or unknown: not a change in Debezium's envelope")
     if not isinstance(after, dict):
-        return Unreadable("after is no row, though the change is no delete")
+        return UnreadableChange("after is no row, though the change is no delete")
     named = change.get("unchanged") or ()
     kept = tuple(name for name, each in after.items() if each == _PLACEHOLDER)
     row = {name: each for name, each in after.items() if name not in kept}
     return RowChange(key, row, (*kept, *named))
 
 
-def _of_view(key: bytes, said: Mapping[str, Any]) -> RowChange | Unreadable:
+def _of_view(key: bytes, said: Mapping[str, Any]) -> RowChange | UnreadableChange:
     kind, after = said.get("kind"), said.get("after")
     if kind == "retract":
         return RowChange(key, None)
     if isinstance(after, dict):
         return RowChange(key, after)
-    return Unreadable("not a change of a view: it has no row in after")
+    return UnreadableChange("not a change of a view: it has no row in after")
 
 
 def merged(change: RowChange, before: Row | None) -> Row | None:

@@ -17,7 +17,7 @@ from headrace.client.deadletters import shortened
 from headrace.client.topics import SILENT_LOGGER, TopicSettings, ensure_topics
 from headrace.clock import Clock, SystemClock
 from headrace.crash_points import reached
-from headrace.derived.changes import Row, RowChange, Unreadable, merged, read_change
+from headrace.derived.changes import Row, RowChange, UnreadableChange, merged, read_change
 from headrace.derived.compare import RANGES
 from headrace.derived.expected import ExpectedRows
 from headrace.derived.spec import Follow
@@ -225,7 +225,7 @@ class FollowRun:
         origin: dict[bytes, TopicRecord] = {}
         for record in records:
             change = read_change(record.key, record.value, self.follow.format)
-            if isinstance(change, Unreadable):
+            if isinstance(change, UnreadableChange):
                 self._set_aside(record, change.reason)
             elif change is not None:
                 changes[change.key] = self._whole(change, changes)

@@ -7,7 +7,7 @@ import orjson
 
 from headrace.errors import CorruptionError
 
-__all__ = ["FollowState", "Start", "TopicFacts", "decide_start", "parse_state"]
+__all__ = ["FollowStart", "FollowState", "TopicFacts", "decide_start", "parse_state"]
 
 _MARGIN_MS = 60_000
 
@@ -77,7 +77,7 @@ class TopicFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class FollowStart:
     """How a follower begins. `repair` compares all rows with the log first, and says why."""
 
     state: FollowState
@@ -93,7 +93,7 @@ def decide_start(
     owner: str,
     is_empty: bool,
     now_ms: int,
-) -> Start:
+) -> FollowStart:
     """Whether to continue from the stored position, or to correct the whole target.
 
     An empty target is filled from the beginning of the topic. One that has rows, but no position
@@ -104,12 +104,12 @@ def decide_start(
     if stored is None:
         begun = replace(fresh, positions=dict(facts.starts), building=dict(facts.goal))
         if is_empty:
-            return Start(begun)
+            return FollowStart(begun)
         why = "the target has rows but no position"
-        return Start(replace(fresh, building=dict(facts.goal)), True, why)
+        return FollowStart(replace(fresh, building=dict(facts.goal)), True, why)
     taken = replace(stored, owner=owner)
     why = _why_repaired(stored, facts, topic, now_ms)
-    return Start(replace(fresh, building=dict(facts.goal)), True, why) if why else Start(taken)
+    return FollowStart(replace(fresh, building=dict(facts.goal)), True, why) if why else FollowStart(taken)
 
 
 def _why_repaired(stored: FollowState, facts: TopicFacts, topic: str, now_ms: int) -> str:

@@ -20,11 +20,11 @@ from headrace.errors import ConfigError, CorruptionError, HeadraceError
 from headrace.event_loop import stop_on_signals
 from headrace.hooks.hook import Email, Hook, hook_dead_topic, hook_group, state_topic
 from headrace.hooks.hook_run import HookRun, note_identities
-from headrace.hooks.log.records import TopicRecord
-from headrace.hooks.log.state import HookState, StateRecords, Switch, apply_record
+from headrace.hooks.log.records import HookRecord
+from headrace.hooks.log.state import HookState, HookSwitch, StateRecords, apply_record
 from headrace.hooks.log.state_topic import read_state
 from headrace.hooks.log.state_writer import StateWriter
-from headrace.hooks.log.topic_reader import TopicReader
+from headrace.hooks.log.topic_reader import HookReader
 from headrace.hooks.log.topics import FollowedTopic, TopicLookup
 from headrace.hooks.send.mail import EmailSender
 from headrace.hooks.send.messages import HookSender
@@ -208,7 +208,7 @@ class Deliverer:
         self, hook: Hook, state: HookState, sender: HookSender, topics: dict[str, FollowedTopic]
     ) -> HookRun:
         open_reader = partial(
-            TopicReader,
+            HookReader,
             self._connection,
             hook.topic,
             group=hook_group(self.app, hook.name),
@@ -228,7 +228,7 @@ class Deliverer:
 
     def _turn_off(self, hook: Hook, reason: str) -> None:
         """Turns a hook off, until it is turned on again."""
-        switch = Switch(enabled=False, reason=reason, at_ms=self._clock.now_ms())
+        switch = HookSwitch(enabled=False, reason=reason, at_ms=self._clock.now_ms())
         self._records.switches[hook.name] = switch
         self._state_writer.turn(hook.name, switch)
         self._on_message(f"hook {hook.name}: turned off: {reason}")
@@ -255,7 +255,7 @@ class Deliverer:
     async def _follow_switches(self, following: int) -> None:
         """Turns hooks on and off as the state topic says."""
         open_reader = partial(
-            TopicReader,
+            HookReader,
             self._connection,
             state_topic(self.app),
             {0: following},
@@ -265,12 +265,12 @@ class Deliverer:
         try:
             while True:
                 for item in await asyncio.to_thread(reader.read, _POLL_S):
-                    if isinstance(item, TopicRecord) and (item.key or b"").endswith(b"/switch"):
+                    if isinstance(item, HookRecord) and (item.key or b"").endswith(b"/switch"):
                         self._switch(item)
         finally:
             await asyncio.to_thread(reader.close)
 
-    def _switch(self, record: TopicRecord) -> None:
+    def _switch(self, record: HookRecord) -> None:
         try:
             apply_record(self._records, record.key, record.value)
         except CorruptionError as error:

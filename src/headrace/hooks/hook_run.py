@@ -14,14 +14,14 @@ from headrace.clock import Clock
 from headrace.errors import RetriableError
 from headrace.hooks.hook import Hook
 from headrace.hooks.log.dead_letters import addressee, dead_letter, earlier_id, gap_notice
-from headrace.hooks.log.records import TopicRecord, message_id, source_of
+from headrace.hooks.log.records import HookRecord, message_id, source_of
 from headrace.hooks.log.state import HookState, LastAttempt
 from headrace.hooks.log.state_writer import StateWriter
-from headrace.hooks.log.topic_reader import Item, PartitionEnd, PositionLost, TopicReader
+from headrace.hooks.log.topic_reader import HookReader, Item, PartitionEnd, PositionLost
 from headrace.hooks.log.topics import FollowedTopic, TopicLookup
 from headrace.hooks.send.messages import Delivery, HookSender
 from headrace.hooks.send.outcomes import DeliveryOutcome, DeliveryResult
-from headrace.records import REPLAY_HEADER, Source
+from headrace.records import REPLAY_HEADER, SourceRecord
 from headrace.views.topic import LEDGER_KEY
 
 __all__ = ["HookRun", "note_identities"]
@@ -51,7 +51,7 @@ class HookRun:
         *,
         topic_lookup: TopicLookup,
         topics: dict[str, FollowedTopic],
-        open_reader: Callable[[dict[int, int]], TopicReader],
+        open_reader: Callable[[dict[int, int]], HookReader],
         state_writer: StateWriter,
         clock: Clock,
         random: Random,
@@ -76,7 +76,7 @@ class HookRun:
         self._room = asyncio.Event()
         self._room.set()
         self._moved = asyncio.Event()
-        self._reader: TopicReader | None = None
+        self._reader: HookReader | None = None
 
     async def run(self) -> None:
         """Returns when the hook was stopped, or has to be set up again; raises groups of other errors."""
@@ -114,7 +114,7 @@ class HookRun:
 
     # --- reading ------------------------------------------------------------------------------
 
-    async def _read(self, reader: TopicReader, queues: "dict[int, asyncio.Queue[Item | None]]") -> None:
+    async def _read(self, reader: HookReader, queues: "dict[int, asyncio.Queue[Item | None]]") -> None:
         paused: set[int] = set()
         while not self._stop.is_set():
             full = {each for each, queue in queues.items() if queue.qsize() >= _QUEUE}
@@ -129,7 +129,7 @@ class HookRun:
 
     async def _work(self, queue: "asyncio.Queue[Item | None]") -> None:
         while (item := await queue.get()) is not None and not self._stop.is_set():
-            if isinstance(item, TopicRecord):
+            if isinstance(item, HookRecord):
                 await self._handle(item)
             elif isinstance(item, PartitionEnd):
                 self._reach(item.partition, item.offset)
@@ -155,7 +155,7 @@ class HookRun:
 
     # --- one record ---------------------------------------------------------------------------
 
-    async def _handle(self, record: TopicRecord) -> None:
+    async def _handle(self, record: HookRecord) -> None:
         """Finishes a record, and records that."""
         source = await self._verified_source(record)
         marked = source if addressee(record) is None else None  # a redriven record is to be sent again
@@ -176,7 +176,7 @@ class HookRun:
             self._room.clear()
         await self._room.wait()
 
-    async def _is_muted(self, record: TopicRecord, source: Source | None) -> bool:
+    async def _is_muted(self, record: HookRecord, source: SourceRecord | None) -> bool:
         name = addressee(record)
         if name is not None:
             return name != self._hook.name
@@ -188,8 +188,8 @@ class HookRun:
             await self._refresh()  # was its source recreated before it was written?
         return self.state.marks.is_done(source)
 
-    def _message(self, record: TopicRecord, source: Source | None) -> Delivery:
-        of = source or Source(record.topic, record.partition, record.offset)
+    def _message(self, record: HookRecord, source: SourceRecord | None) -> Delivery:
+        of = source or SourceRecord(record.topic, record.partition, record.offset)
         made = message_id(self._hook.topic, self.state.topic_ids.get(of.topic, ""), of)
         return Delivery(id=earlier_id(record) or made, record=record, source=of)
 
@@ -247,7 +247,7 @@ class HookRun:
 
     # --- topics and marks ---------------------------------------------------------------------
 
-    async def _verified_source(self, record: TopicRecord) -> Source | None:
+    async def _verified_source(self, record: HookRecord) -> SourceRecord | None:
         """The source that a record names, if it exists on the log: anyone can write a header."""
         source = source_of(record)
         if source is None or self._has(source):
@@ -255,7 +255,7 @@ class HookRun:
         await self._refresh(source.topic)
         return source if self._has(source) else None
 
-    def _has(self, source: Source) -> bool:
+    def _has(self, source: SourceRecord) -> bool:
         topics = self._topics.get(source.topic)
         return topics is not None and source.offset < topics.ends.get(source.partition, 0)
 

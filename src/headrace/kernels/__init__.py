@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from headrace.kernels.logged import TextKind as TextKind
     from headrace.kernels.logged import encode_logged as encode_logged
     from headrace.kernels.logged import encode_texts as encode_texts
-    from headrace.kernels.produce import Lack as Lack
+    from headrace.kernels.produce import NoRoom as NoRoom
     from headrace.kernels.produce import TopicBatches as TopicBatches
     from headrace.kernels.produce import append_records as append_records
     from headrace.kernels.produce import hash_key as hash_key
@@ -52,12 +52,12 @@ if TYPE_CHECKING:
     from headrace.kernels.requests import STANDING_FIELDS as STANDING_FIELDS
     from headrace.kernels.requests import Came as Came
     from headrace.kernels.requests import LaneCall as LaneCall
-    from headrace.kernels.requests import PlainBatch as PlainBatch
+    from headrace.kernels.requests import ProducedBatch as ProducedBatch
     from headrace.kernels.requests import RepeatedFetch as RepeatedFetch
     from headrace.kernels.requests import RepeatedProduce as RepeatedProduce
     from headrace.kernels.rows import RECORD_NUMBERS as RECORD_NUMBERS
     from headrace.kernels.rows import Encoded as Encoded
-    from headrace.kernels.rows import Found as Found
+    from headrace.kernels.rows import FoundMessages as FoundMessages
     from headrace.kernels.rows import RowColumnLayout as RowColumnLayout
     from headrace.kernels.rows import RowEncoder as RowEncoder
     from headrace.kernels.rows import RowTable as RowTable
@@ -77,10 +77,10 @@ __getattr__, __dir__, __all__ = lazily(
         "batches": "ENTRY_FIELDS PRODUCER_FIELDS WRONG_SUM Check SendDescriptors SendOutcome SendProgress "
         "SendWindow Walk check_bytes send_checked walk_batches",
         "shared_library": "address_of library",
-        "rows": "RECORD_NUMBERS Encoded Found RowColumnLayout RowEncoder RowTable RowTables RowTexts Stop "
-        "UsedTable find_answers",
+        "rows": "RECORD_NUMBERS Encoded FoundMessages RowColumnLayout RowEncoder RowTable RowTables RowTexts "
+        "Stop UsedTable find_answers",
         "logged": "LogColumnLayout LogEvent LogKind LogTable TextKind encode_logged encode_texts",
-        "produce": "Lack TopicBatches append_records hash_key",
-        "requests": "Came LaneCall PlainBatch RepeatedFetch RepeatedProduce ROOM_BYTES STANDING_FIELDS",
+        "produce": "NoRoom TopicBatches append_records hash_key",
+        "requests": "Came LaneCall ProducedBatch RepeatedFetch RepeatedProduce ROOM_BYTES STANDING_FIELDS",
     },
 )

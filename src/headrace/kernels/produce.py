@@ -8,7 +8,7 @@ from functools import cache
 
 from headrace.kernels.shared_library import INT, POINTER, declared
 
-__all__ = ["Lack", "TopicBatches", "append_records", "hash_key"]
+__all__ = ["NoRoom", "TopicBatches", "append_records", "hash_key"]
 
 _from_buffer = ctypes.c_char.from_buffer
 
@@ -42,7 +42,7 @@ class _Lack(ctypes.Structure):
 
 
 @dataclass(frozen=True, slots=True)
-class Lack:
+class NoRoom:
     """A topic by its number, the partition whose batch has no room, and how much a record needs there."""
 
     topic: int
@@ -113,7 +113,7 @@ def append_records(
     end: int,
     topics: Mapping[int, TopicBatches],
     timestamp_ms: int,
-) -> tuple[int, Lack | None]:
+) -> tuple[int, NoRoom | None]:
     """Appends these records to the batches of their topics, by the hash of their keys.
 
     Returns how many are done, and the batch that had no room for the next, if not all.
@@ -131,7 +131,7 @@ def append_records(
         timestamp_ms,
         ctypes.byref(lack),
     )
-    return int(done), None if done == end else Lack(lack.topic, lack.partition, lack.needed)
+    return int(done), None if done == end else NoRoom(lack.topic, lack.partition, lack.needed)
 
 
 def hash_key(key: bytes) -> int:

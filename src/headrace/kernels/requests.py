@@ -15,7 +15,7 @@ __all__ = [
     "STANDING_FIELDS",
     "Came",
     "LaneCall",
-    "PlainBatch",
+    "ProducedBatch",
     "RepeatedFetch",
     "RepeatedProduce",
 ]
@@ -103,7 +103,7 @@ class RepeatedFetch:
         return _ANSWER_BYTES * 2 + _PART_BYTES * self.count + records <= ROOM_BYTES
 
 
-class PlainBatch(NamedTuple):
+class ProducedBatch(NamedTuple):
     """The only batch of a produce request: for which partition, where it is, what it says of itself."""
 
     partition: int
@@ -121,14 +121,14 @@ class RepeatedProduce:
 
     def __init__(self, frame: bytes) -> None:
         self._frame = frame
-        self._found = _zeros(len(PlainBatch._fields))
+        self._found = _zeros(len(ProducedBatch._fields))
         self._address = _place(self._found)
 
-    def plain_batch(self, address: int, size: int) -> PlainBatch | None:
+    def plain_batch(self, address: int, size: int) -> ProducedBatch | None:
         """What the bytes there carry, if they begin like this one and carry one batch as plain as can be."""
         if not _find_plain_batch(address, size, self._frame, len(self._frame), self._address):
             return None
-        return PlainBatch._make(self._found)
+        return ProducedBatch._make(self._found)
 
 
 class LaneCall:

@@ -16,7 +16,7 @@ from headrace.kernels.shared_library import INT, POINTER, declared
 __all__ = [
     "RECORD_NUMBERS",
     "Encoded",
-    "Found",
+    "FoundMessages",
     "RowColumnLayout",
     "RowEncoder",
     "RowTable",
@@ -132,7 +132,7 @@ class RowTables:
         self.names = [each.name for each in self.tables]
         self._told = (_Table * len(tables))(*(each._as_told() for each in self.tables))
 
-    def find(self, data: bytearray | memoryview, begin: int) -> "Found":
+    def find(self, data: bytearray | memoryview, begin: int) -> "FoundMessages":
         """The messages of `data` from `begin` on that are rows of these tables."""
         counts, outcome = array("q", bytes(8 * len(self.tables))), _Outcome()
         end = _library().find_changes(
@@ -145,11 +145,11 @@ class RowTables:
             ctypes.byref(outcome),
         )
         tables = tuple(number for number, count in enumerate(counts) if count)
-        return Found(int(end), outcome.count, outcome.last_place, tables)
+        return FoundMessages(int(end), outcome.count, outcome.last_place, tables)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundMessages:
     """Where messages end, how many they are, and where the last one lies in the log.
 
     `tables` are the numbers of those that they are of, in `RowTables.tables`.
@@ -267,11 +267,11 @@ class RowEncoder:
         return Encoded(int(end), self._outcome.count, Stop(self._outcome.stop))
 
 
-def find_answers(data: bytearray | memoryview, begin: int) -> Found:
+def find_answers(data: bytearray | memoryview, begin: int) -> FoundMessages:
     """The DataRow messages of `data` from `begin` on; `last_place` is where the last one begins."""
     outcome = _Outcome()
     end = _library().find_answers(ctypes.byref(_from_buffer(data)), begin, len(data), ctypes.byref(outcome))
-    return Found(int(end), outcome.count, outcome.last_place, ())
+    return FoundMessages(int(end), outcome.count, outcome.last_place, ())
 
 
 def _held(data: bytes | memoryview) -> "bytes | ctypes._CArgObject":

@@ -37,7 +37,7 @@ __all__ = [
     "TIME_HEADER",
     "WATERMARK_HEADER",
     "Headers",
-    "Source",
+    "SourceRecord",
     "encode_headers",
     "format_source",
     "last_header",
@@ -128,7 +128,7 @@ def parse_watermark(value: bytes | None) -> int | None:
     return milliseconds * 1000 if abs(milliseconds) <= _LAST_MS else None
 
 
-class Source(NamedTuple):
+class SourceRecord(NamedTuple):
     """The record that a derived record was made from; `row` numbers several rows of one record."""
 
     topic: str
@@ -141,15 +141,15 @@ class Source(NamedTuple):
         return f"{record}:{self.row}" if self.row else record
 
 
-def source_header(source: Source) -> tuple[str, bytes]:
+def source_header(source: SourceRecord) -> tuple[str, bytes]:
     """The header `headrace.source`: `topic:partition:offset`, and `:row` from the second row on."""
     return SOURCE_HEADER, str(source).encode()
 
 
-def parse_source_header(value: bytes | None) -> Source | None:
+def parse_source_header(value: bytes | None) -> SourceRecord | None:
     """The source in the value of `headrace.source`; None if it is in another form."""
     found = _SOURCE.fullmatch(value.decode("ascii", "replace")) if value is not None else None
     if found is None:
         return None
     topic, *numbers = found.groups()
-    return Source(topic, *(int(each) for each in numbers if each is not None))
+    return SourceRecord(topic, *(int(each) for each in numbers if each is not None))

@@ -15,7 +15,7 @@ from headrace.storage.compaction import CompactionLimits
 from headrace.storage.directory.directory import DataDirectory, Topic, check_topic_name
 from headrace.storage.disk.damage import Damage
 from headrace.storage.disk.disk import Disk
-from headrace.storage.disk.unreadable import Unreadable
+from headrace.storage.disk.unreadable import UnreadableBytes
 from headrace.storage.partition.fresh_batches import FreshBatches
 from headrace.storage.partition.log import Appended, DirectAppend, PartitionLog, TimedOffset
 from headrace.storage.partition.writer import QueuedBatch
@@ -44,6 +44,6 @@ __all__ = [
     "TimedOffset",
     "Topic",
     "TopicConfig",
-    "Unreadable",
+    "UnreadableBytes",
     "check_topic_name",
 ]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from headrace.streams.event_time import NO_WATERMARK as NO_WATERMARK
     from headrace.streams.event_time import Mark as Mark
     from headrace.streams.event_time import PartitionTime as PartitionTime
-    from headrace.streams.offsets import Position as Position
+    from headrace.streams.offsets import TopicPosition as TopicPosition
     from headrace.streams.source.source import LogSource as LogSource
     from headrace.streams.source.source import is_log_source as is_log_source
     from headrace.streams.source.source import register as register
@@ -46,7 +46,7 @@ __getattr__, __dir__, __all__ = lazily(
     __name__,
     {
         "event_time": "Mark NO_WATERMARK PartitionTime",
-        "offsets": "Position",
+        "offsets": "TopicPosition",
         "source.source": "LogSource is_log_source register register_own",
         "spark.session": "local_spark",
         "spec": "DELETED PROCESSING_TIME StreamSpec counted_time field_path field_type rows_schema",

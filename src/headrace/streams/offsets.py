@@ -17,11 +17,11 @@ from typing import Any, Self
 
 from headrace.errors import RequestError
 
-__all__ = ["Position", "Range", "admit", "ranges"]
+__all__ = ["Range", "TopicPosition", "admit", "ranges"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Position:
+class TopicPosition:
     """The next offset to read of every partition of one topic."""
 
     topic: str
@@ -51,7 +51,7 @@ class Range:
     end: int
 
 
-def admit(start: Position, latest: Position, max_records: int | None) -> Position:
+def admit(start: TopicPosition, latest: TopicPosition, max_records: int | None) -> TopicPosition:
     """How far a micro-batch from `start` may go towards `latest`.
 
     The limit is shared among partitions in proportion to what waits in each, so that
@@ -67,14 +67,14 @@ def admit(start: Position, latest: Position, max_records: int | None) -> Positio
     following = {
         partition: start.next.get(partition, 0) + ceil(count * share) for partition, count in waiting.items()
     }
-    return Position(topic=start.topic, topic_id=start.topic_id, next=following)
+    return TopicPosition(topic=start.topic, topic_id=start.topic_id, next=following)
 
 
 def _share(limit: int | None, total: int) -> Fraction:
     return Fraction(1) if limit is None or total <= limit else Fraction(limit, total)
 
 
-def ranges(start: Position, end: Position, max_records: int) -> Iterator[Range]:
+def ranges(start: TopicPosition, end: TopicPosition, max_records: int) -> Iterator[Range]:
     """The offsets between two positions in pieces of at most `max_records`.
 
     A partition that `start` does not know was added since, and is read from offset 0.
@@ -88,7 +88,7 @@ def ranges(start: Position, end: Position, max_records: int) -> Iterator[Range]:
                 yield Range(topic=end.topic, topic_id=end.topic_id, partition=partition, start=low, end=high)
 
 
-def _check_same_log(start: Position, latest: Position) -> None:
+def _check_same_log(start: TopicPosition, latest: TopicPosition) -> None:
     if start.topic != latest.topic or start.topic_id != latest.topic_id:
         raise RequestError(
             f"the checkpoint belongs to topic {start.topic!r} with id {start.topic_id}, but the log has "

@@ -41,7 +41,7 @@ from headrace.streams.operators import microseconds
 from headrace.testing.application_graph import GraphRun
 from headrace.testing.application_stream import StreamRun
 from headrace.testing.topic_feed import RecordList, TopicFeed
-from headrace.views import Change, ViewStore, open_store
+from headrace.views import ViewChange, ViewStore, open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -171,7 +171,7 @@ class AppRun:
         """The view as it is now, as Arrow."""
         return self._up_to_date().read(view)
 
-    def changes(self, view: str) -> list[Change]:
+    def changes(self, view: str) -> list[ViewChange]:
         """Everything published, in order; a correction has `before` and `after`."""
         return self._up_to_date().changes(view, limit=10_000)
 

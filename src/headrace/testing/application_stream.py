@@ -10,10 +10,10 @@ from headrace.app.query import StreamSink
 from headrace.streams import NO_WATERMARK
 from headrace.streams.engine import (
     ALL_VIEWS,
+    BlobKind,
     BucketBatch,
     BucketCopy,
     FusedPacker,
-    Kind,
     Outgoing,
     RowPacker,
     SpillFiles,
@@ -91,7 +91,7 @@ class StreamRun:
             for _, view, kind, blob in read_messages(messages):
                 batch.add(view, kind, blob)
         out, _ = advance_bucket(self._plan, self._copy, batch)
-        out.append((ALL_VIEWS, Kind.MARK, batch_summary(batch, self._copy)))
+        out.append((ALL_VIEWS, BlobKind.MARK, batch_summary(batch, self._copy)))
         return [*batch.passed_on, *out]
 
     def _messages(self, feed: TopicFeed, position: FeedPosition) -> Iterator[pa.RecordBatch]:

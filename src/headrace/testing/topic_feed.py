@@ -9,7 +9,7 @@ from uuid import UUID
 from headrace.client.write import OutputRecord
 from headrace.errors import ConfigError
 from headrace.records import Record, encode_batch, lay_out, stamp
-from headrace.streams import PROCESSING_TIME, Mark, PartitionTime, Position, StreamSpec
+from headrace.streams import PROCESSING_TIME, Mark, PartitionTime, StreamSpec, TopicPosition
 from headrace.streams.feed import (
     FeedPosition,
     FeedRange,
@@ -137,9 +137,9 @@ class TopicFeed:
             self._times[span.partition] = stamper.time
             yield stamped, self._mark(span, stamper.time, stamped)
 
-    def _end(self) -> Position:
+    def _end(self) -> TopicPosition:
         ends = {partition: len(records) for partition, records in self._log.items()}
-        return Position(topic=self._spec.topic, topic_id=_TOPIC_ID, next=ends)
+        return TopicPosition(topic=self._spec.topic, topic_id=_TOPIC_ID, next=ends)
 
     def _batch(self, span: FeedRange) -> bytes | bytearray:
         """The records of a range, as a batch of the log."""

@@ -13,7 +13,7 @@ the store that needs them.
 from headrace.change_kind import ChangeKind
 from headrace.views.as_of import AsOf, history_view, parse_as_of, read_as_of
 from headrace.views.batch import StagedChanges, ViewBatch, net_changes
-from headrace.views.changes import Change
+from headrace.views.changes import ViewChange
 from headrace.views.conditions import parse_condition, parse_order
 from headrace.views.formats import csv_line, dumps, from_json, rows_to_csv, rows_to_json, to_json
 from headrace.views.ledger import Reflected
@@ -25,7 +25,6 @@ from headrace.views.store import Snapshot, Stager, StagingStore, ViewStore
 
 __all__ = [
     "AsOf",
-    "Change",
     "ChangeKind",
     "Condition",
     "LimitedStore",
@@ -37,6 +36,7 @@ __all__ = [
     "Stager",
     "StagingStore",
     "ViewBatch",
+    "ViewChange",
     "ViewSchema",
     "ViewStore",
     "csv_line",

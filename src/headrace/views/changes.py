@@ -8,11 +8,11 @@ from headrace.views.batch import ViewBatch, changed_rows
 from headrace.views.formats import rows_to_json
 from headrace.views.schema import ViewSchema
 
-__all__ = ["Change", "kept_changes"]
+__all__ = ["ViewChange", "kept_changes"]
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ViewChange:
     """One change of a row, with values in JSON's types (see `headrace.views.formats`)."""
 
     sequence: int
@@ -23,7 +23,7 @@ class Change:
     after: dict[str, Any] | None
 
 
-def kept_changes(schema: ViewSchema, batch: ViewBatch, sequence: int) -> tuple[list[Change], int]:
+def kept_changes(schema: ViewSchema, batch: ViewBatch, sequence: int) -> tuple[list[ViewChange], int]:
     """The changes of a batch to keep, numbered from `sequence` + 1, and the last number.
 
     Changes beyond the view's limit are numbered but not built.
@@ -36,13 +36,13 @@ def kept_changes(schema: ViewSchema, batch: ViewBatch, sequence: int) -> tuple[l
     return list(_changes(schema, batch, total - kept, first)), sequence + total
 
 
-def _changes(schema: ViewSchema, batch: ViewBatch, start: int, first: int) -> Iterator[Change]:
+def _changes(schema: ViewSchema, batch: ViewBatch, start: int, first: int) -> Iterator[ViewChange]:
     assert batch.changes is not None
     changed = changed_rows(schema, batch.changes.slice(start))
     keys = rows_to_json(changed.keys)
     before, after = rows_to_json(changed.before), rows_to_json(changed.after)
     for index, kind in enumerate(changed.kinds):
-        yield Change(
+        yield ViewChange(
             sequence=first + index,
             batch_id=batch.batch_id,
             kind=kind,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from headrace.views.batch import NetChanges, ViewBatch, net_changes, overlaid
-from headrace.views.changes import Change, kept_changes
+from headrace.views.changes import ViewChange, kept_changes
 from headrace.views.ledger import Accepted, Ledger, Reflected
 from headrace.views.schema import ViewSchema
 from headrace.views.selection import Choose, select
@@ -22,7 +22,7 @@ class _StoredView:
 
     ledger: Ledger
     rows: pa.Table
-    changes: tuple[Change, ...] = ()
+    changes: tuple[ViewChange, ...] = ()
 
 
 @dataclass(slots=True)
@@ -83,7 +83,7 @@ class MemoryStore(LedgeredStore):
         selection = choose(stored.ledger.schema)
         return Snapshot(select(stored.rows, selection), stored.ledger.reflected)
 
-    def changes(self, view: str, since: int = 0, limit: int = 1_000) -> list[Change]:
+    def changes(self, view: str, since: int = 0, limit: int = 1_000) -> list[ViewChange]:
         stored = self._stored(view)
         oldest = stored.changes[0].sequence if stored.changes else None
         require_since(view, since, oldest, stored.ledger.sequence)
@@ -113,7 +113,7 @@ class MemoryStore(LedgeredStore):
 
 
 def _with_changes(
-    accepted: Accepted, rows: pa.Table, before: tuple[Change, ...], batch: ViewBatch
+    accepted: Accepted, rows: pa.Table, before: tuple[ViewChange, ...], batch: ViewBatch
 ) -> _StoredView:
     schema = accepted.ledger.schema
     new, sequence = kept_changes(schema, batch, accepted.ledger.sequence)

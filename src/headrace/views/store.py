@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from headrace.errors import RequestError
 from headrace.views.batch import StagedChanges, ViewBatch
-from headrace.views.changes import Change
+from headrace.views.changes import ViewChange
 from headrace.views.ledger import Ledger, Reflected
 from headrace.views.schema import ViewSchema
 from headrace.views.selection import Choose, Condition, Order, Selection
@@ -86,7 +86,7 @@ class ViewStore(Protocol):
     def reflected(self, view: str) -> Reflected:
         """The batch and offsets that the view reflects now."""
 
-    def changes(self, view: str, since: int = 0, limit: int = 1_000) -> list[Change]:
+    def changes(self, view: str, since: int = 0, limit: int = 1_000) -> list[ViewChange]:
         """Changes after the sequence number `since`, oldest first.
 
         Raises RequestError when some of them are no longer kept, or the view was

@@ -15,7 +15,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from headrace.kernels import PlainBatch, RepeatedFetch, RepeatedProduce, address_of
+from headrace.kernels import ProducedBatch, RepeatedFetch, RepeatedProduce, address_of
 from headrace.wire.fast_codec import BY_ID, FETCH_WITHOUT_REPLICA, Unusual, read_size, short
 from headrace.wire.schemas import MESSAGES
 from headrace.wire.values import Frame, write_uvarint
@@ -79,7 +79,7 @@ class ProduceShape:
             return None
         return cls(bytes(frame[:end]), topic, version)
 
-    def plain_batch(self, address: int, size: int) -> PlainBatch | None:
+    def plain_batch(self, address: int, size: int) -> ProducedBatch | None:
         """The only batch of the next request, which is `size` bytes there, if it is as plain as can be.
 
         It is whole and intact then, and as `records.check_batch` demands of a producer's.

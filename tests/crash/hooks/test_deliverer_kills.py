@@ -15,7 +15,7 @@ from hook_lives import FAST, DelivererLife, Log, new_secret
 from receivers import OK, Receiver, answer
 
 from headrace.client.write import OutputRecord, RecordSink
-from headrace.records import Source, source_header
+from headrace.records import SourceRecord, source_header
 from headrace.testing.broker import BrokerProcess
 
 UNSAVED = 100 + 3  # of a hook, and one under way for each partition
@@ -98,7 +98,7 @@ class Writer:
             for offset in range(self.read[partition], end):
                 if offset % 3:  # what the query's condition lets through
                     self.derived_sources.add((partition, offset))
-                    header = source_header(Source(self.source, partition, offset))
+                    header = source_header(SourceRecord(self.source, partition, offset))
                     yield OutputRecord(self.derived, None, b"{}", (header,))
             self.read[partition] = end
 

@@ -21,7 +21,7 @@ import pytest
 from headrace.app.query.shadow_build import rows_as_changes
 from headrace.errors import DiskError
 from headrace.storage import PartitionLog, TopicConfig
-from headrace.streams.engine.messages import Kind
+from headrace.streams.engine.messages import BlobKind
 from headrace.streams.engine.spill import SpillFiles
 from headrace.streams.engine.state_files import BucketFiles
 from headrace.streams.engine.state_log import Head
@@ -163,9 +163,9 @@ def test_state_spill_files_and_views_in_files_say_that_a_file_system_is_full_and
     shutil.rmtree(root / "state")
     spill = SpillFiles(root / "spill", min_bytes=1)
     with pytest.raises(DiskError, match="make room") as refused:
-        spill.sent(Kind.CHANGES, os.urandom(2_000_000))
+        spill.sent(BlobKind.CHANGES, os.urandom(2_000_000))
     assert refused.value.full
-    assert spill.received(*spill.sent(Kind.CHANGES, bytes(900_000))) == (Kind.CHANGES, bytes(900_000))
+    assert spill.received(*spill.sent(BlobKind.CHANGES, bytes(900_000))) == (BlobKind.CHANGES, bytes(900_000))
     spill.remove_all()
     views = open_store(f"parquet:///{root}/views")
     views.prepare(COUNTS)

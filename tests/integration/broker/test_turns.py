@@ -13,7 +13,7 @@ from clients.raw import RawConnection, fetch_request, frame_of
 from kio.schema.api_versions.v0.request import ApiVersionsRequest
 
 from headrace.broker import Broker, BrokerSettings
-from headrace.broker.connection.connection import Connection
+from headrace.broker.connection.connection import ServedConnection
 from headrace.broker.connection.connections import Connections
 from headrace.broker.connection.shared import shared_by_connections
 from headrace.event_loop import new_loop
@@ -89,7 +89,7 @@ async def asking(broker: Broker, transport: Bottomless, frame: bytes) -> AsyncIt
     )
     async with asyncio.TaskGroup() as tasks:
         connections.start(tasks)
-        connection = Connection(shared_by_connections(parts, connections))
+        connection = ServedConnection(shared_by_connections(parts, connections))
         connection.connection_made(transport)
         connection.get_buffer(-1)[: len(frame)] = frame
         connection.buffer_updated(len(frame))

@@ -18,7 +18,7 @@ from headrace.app.status.description import (
 )
 from headrace.cli.main import run
 from headrace.cli.show.views import differences, render_change
-from headrace.views import Change, ChangeKind, ViewBatch, ViewSchema, open_store
+from headrace.views import ChangeKind, ViewBatch, ViewChange, ViewSchema, open_store
 
 COLUMNS = pa.schema([("region", pa.string()), ("revenue", pa.float64()), ("tags", pa.list_(pa.string()))])
 SCHEMA = ViewSchema("revenue", ("region",), COLUMNS, keep_changes=100)
@@ -183,11 +183,11 @@ def test_the_one_application_of_the_folder_is_found_and_what_is_wrong_is_said(tm
 
 def test_a_change_is_one_line_that_says_what_is_new():
     row = {"region": "north", "revenue": 12.5, "tags": None}
-    first = Change(1, 0, 0, {"region": "north"}, None, row)
+    first = ViewChange(1, 0, 0, {"region": "north"}, None, row)
     assert render_change(first, "close") == "close region=north: revenue=12.5, tags=–"  # noqa: RUF001
-    later = Change(2, 1, 2, {"region": "north"}, row, {**row, "revenue": 20.0})
+    later = ViewChange(2, 1, 2, {"region": "north"}, row, {**row, "revenue": 20.0})
     assert render_change(later, "correction") == "correction region=north: revenue=12.5 → 20.0"
-    assert render_change(Change(3, 2, 3, {"region": "north"}, row, None), "retraction") == (
+    assert render_change(ViewChange(3, 2, 3, {"region": "north"}, row, None), "retraction") == (
         "retraction region=north: removed"
     )
 

@@ -15,7 +15,7 @@ from headrace.client import GroupOffsets
 from headrace.client.write import OutputRecord, RecordSink
 from headrace.errors import FencedError
 from headrace.hooks.hook import hook_group
-from headrace.records import Source, source_header
+from headrace.records import SourceRecord, source_header
 from headrace.testing.broker import BrokerProcess
 from headrace.views import ChangeKind, ViewBatch, ViewSchema, open_store
 
@@ -214,7 +214,10 @@ def derived(log, topic, source, offsets, query):
     for batch, start in enumerate(range(0, len(offsets), 7)):
         rows = [
             OutputRecord(
-                topic, None, json.dumps({"of": offset}).encode(), (source_header(Source(source, 0, offset)),)
+                topic,
+                None,
+                json.dumps({"of": offset}).encode(),
+                (source_header(SourceRecord(source, 0, offset)),),
             )
             for offset in offsets[start : start + 7]
         ]
@@ -310,8 +313,8 @@ def test_a_source_that_is_not_on_the_log_is_not_believed(log, receiver):
     source, topic = log.topic("orders"), log.topic("large")
     log.app.webhook(topic, url=receiver.url, **LOCAL)
     with delivering(log, sources=[source]):
-        log.send(topic, "far", headers=[source_header(Source(source, 0, 10**12))])
-        log.send(topic, "nowhere", headers=[source_header(Source("no-such-topic", 0, 1))])
+        log.send(topic, "far", headers=[source_header(SourceRecord(source, 0, 10**12))])
+        log.send(topic, "nowhere", headers=[source_header(SourceRecord("no-such-topic", 0, 1))])
         log.send(topic, "nonsense", headers=[("headrace.source", b"\xff")])
         log.send(source, "order")
         derived(log, topic, source, range(1), "first")

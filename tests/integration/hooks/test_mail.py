@@ -13,11 +13,11 @@ from test_webhook import certificate  # noqa: F401 - a fixture
 
 from headrace.errors import ConfigError
 from headrace.hooks.hook import Email
-from headrace.hooks.log.records import TopicRecord
+from headrace.hooks.log.records import HookRecord
 from headrace.hooks.send.mail import EmailSender, compose, parse_server
 from headrace.hooks.send.messages import Delivery
 from headrace.hooks.send.outcomes import DeliveryResult
-from headrace.records import Source
+from headrace.records import SourceRecord
 
 
 class Mailbox:
@@ -64,8 +64,8 @@ def served(box, **given):
 
 
 def message(value=b'{"order_id": "o-1", "amount": 120}', number=1):
-    record = TopicRecord(topic="large", partition=0, offset=number, timestamp_ms=0, key=b"k", value=value)
-    return Delivery(id=f"msg_{number:032x}", record=record, source=Source("orders", 2, number))
+    record = HookRecord(topic="large", partition=0, offset=number, timestamp_ms=0, key=b"k", value=value)
+    return Delivery(id=f"msg_{number:032x}", record=record, source=SourceRecord("orders", 2, number))
 
 
 def target(**given):

@@ -12,14 +12,14 @@ from hook_lives import new_secret
 from receivers import OK, Receiver, answer
 
 from headrace.hooks.hook import Webhook
-from headrace.hooks.log.records import TopicRecord
+from headrace.hooks.log.records import HookRecord
 from headrace.hooks.send.messages import Delivery
 from headrace.hooks.send.outcomes import DeliveryResult
 from headrace.hooks.send.webhook import WebhookSender
-from headrace.records import Source
+from headrace.records import SourceRecord
 
-RECORD = TopicRecord(topic="t", partition=0, offset=0, timestamp_ms=0, key=None, value=b'{"a": 1}')
-MESSAGE = Delivery(id="msg_1", record=RECORD, source=Source("t", 0, 0))
+RECORD = HookRecord(topic="t", partition=0, offset=0, timestamp_ms=0, key=None, value=b'{"a": 1}')
+MESSAGE = Delivery(id="msg_1", record=RECORD, source=SourceRecord("t", 0, 0))
 PATIENCE_S = 120  # with this machine; what takes longer waits for what does not come
 
 
@@ -101,10 +101,12 @@ def test_a_receiver_that_says_nothing_is_given_its_time_and_no_more():
 
 def test_a_receiver_that_takes_no_request_is_given_its_time_and_no_more():
     """Nobody accepts: the connection stands in the backlog, and buffers fill up."""
-    record = TopicRecord(topic="t", partition=0, offset=0, timestamp_ms=0, key=None, value=b"x" * 16_000_000)
+    record = HookRecord(topic="t", partition=0, offset=0, timestamp_ms=0, key=None, value=b"x" * 16_000_000)
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"http://127.0.0.1:{server.getsockname()[1]}/"
-        outcome = send(url, timeout_s=0.5, message=Delivery(id="m", record=record, source=Source("t", 0, 0)))
+        outcome = send(
+            url, timeout_s=0.5, message=Delivery(id="m", record=record, source=SourceRecord("t", 0, 0))
+        )
     assert (outcome.result, outcome.reason) == (DeliveryResult.RETRY, "no response within 0.5 s")
 
 

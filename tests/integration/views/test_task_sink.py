@@ -15,11 +15,11 @@ from headrace.app.query.batch_records import BatchRecords
 from headrace.app.query.task_sink import SlotRecords, TaskSink
 from headrace.client.topics import TopicSettings
 from headrace.errors import FencedError
-from headrace.streams.engine import ALL_VIEWS, Kind
+from headrace.streams.engine import ALL_VIEWS, BlobKind
 from headrace.streams.engine.messages import encode_json, encode_table
 from headrace.testing.application import plan_for_test
 
-MARK = (ALL_VIEWS, Kind.MARK, encode_json({"marks": []}))
+MARK = (ALL_VIEWS, BlobKind.MARK, encode_json({"marks": []}))
 
 
 def nobody_else() -> None:
@@ -48,7 +48,7 @@ def rows(*values, partition=0):
             "_watermark": pa.array(numbers, pa.int64()),
         }
     )
-    return 0, Kind.ROWS, encode_table(table)
+    return 0, BlobKind.ROWS, encode_table(table)
 
 
 class Tasks:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from headrace.capture.change import Change, EncodedChanges
 from headrace.capture.envelope import Envelope
-from headrace.capture.mysql.binlog import Rows
+from headrace.capture.mysql.binlog import RowsEvent
 from headrace.capture.mysql.blocks import AnsweredRows, RowsBlock, log_table, text_table
 from headrace.capture.mysql.column_types import TypeCode as T
 from headrace.capture.mysql.decimals import decimal_bytes
@@ -180,7 +180,7 @@ def block_of(event, encoder: RowEncoder) -> RowsBlock:
     reader = LogRows("shop.t", [(each.name, log_reader(each)) for each in columns], key)
     layout = log_table(columns, key)
     assert layout is not None
-    read = Rows(7, op, len(columns), True, b"head" + data, 4)
+    read = RowsEvent(7, op, len(columns), True, b"head" + data, 4)
     return RowsBlock(read, reader, layout, encoder, SAID)
 
 

@@ -165,7 +165,7 @@ def envelope() -> Envelope:
 
 def block_of(writers: list[RowWriter], data: bytes, encoder: RowEncoder) -> tuple[MessageBlock, int]:
     told = RowTables([each for each in map(row_table, writers) if each is not None])
-    found = told.find(bytearray(data), 0) if data else rows.Found(0, 0, 0, ())
+    found = told.find(bytearray(data), 0) if data else rows.FoundMessages(0, 0, 0, ())
     read = Reader(writers)
     block = MessageBlock(data[: found.end], found, told, encoder, xid=XID, last_commit=LAST, read=read)
     return block, found.count

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from headrace.groups import Code, GroupSettings, TopicInfo, consumer
-from headrace.groups.consumer import Catalog, ConsumerGroup, ConsumerHeartbeat, ConsumerState
+from headrace.groups.consumer import ConsumerGroup, ConsumerHeartbeat, ConsumerState, KnownTopics
 from headrace.groups.journal import decode, encode
 
 SETTINGS = GroupSettings(group_max_size=6)
@@ -46,7 +46,7 @@ class ConsumerLife(RuleBasedStateMachine):
         self.replayed: ConsumerGroup | None = None
         self.clients: list[Client] = []
         self.numbers = itertools.count(1)
-        self.catalog = Catalog(version=1, topics={})
+        self.catalog = KnownTopics(version=1, topics={})
         self.highest_epoch = 0
         for name, count in (("t", 3), ("u", 2)):
             self.put_topic(name, count)
@@ -56,7 +56,7 @@ class ConsumerLife(RuleBasedStateMachine):
         self.change_topics({**self.catalog.topics, name: info})
 
     def change_topics(self, topics):
-        self.catalog = Catalog(version=self.catalog.version + 1, topics=topics)
+        self.catalog = KnownTopics(version=self.catalog.version + 1, topics=topics)
 
     # --- the shell ----------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from headrace.hooks.log.marks import Marks
-from headrace.records import Source
+from headrace.records import SourceRecord
 
 
 @dataclass
@@ -50,7 +50,7 @@ class Deliveries(RuleBasedStateMachine):
                 self.next[partition] += 1
                 self.end[partition] = max(self.end[partition], self.next[partition])
                 for row in range((offset * 7 + partition) % 3):
-                    source = Source("orders", partition, offset, row)
+                    source = SourceRecord("orders", partition, offset, row)
                     self.written.add(source)
                     data.draw(st.sampled_from(self.topic)).append(source)
 
@@ -120,8 +120,8 @@ TestDeliveries = Deliveries.TestCase
 def test_what_was_there_before_the_hook_is_done(end, offset):
     marks = Marks()
     marks.begin(("orders", 0), end)
-    assert marks.is_done(Source("orders", 0, offset)) == (offset < end)
-    assert not marks.is_done(Source("orders", 1, offset))
+    assert marks.is_done(SourceRecord("orders", 0, offset)) == (offset < end)
+    assert not marks.is_done(SourceRecord("orders", 1, offset))
 
 
 def test_a_topic_that_was_made_anew_begins_anew():
@@ -129,14 +129,14 @@ def test_a_topic_that_was_made_anew_begins_anew():
     marks.begin(("orders", 0), 10)
     marks.begin(("clicks", 0), 10)
     marks.forget("orders")
-    assert not marks.is_done(Source("orders", 0, 3))
-    assert marks.is_done(Source("clicks", 0, 3))
+    assert not marks.is_done(SourceRecord("orders", 0, 3))
+    assert marks.is_done(SourceRecord("clicks", 0, 3))
 
 
 def test_a_backlog_does_not_make_the_marks_grow():
     marks = Marks()
     for offset in range(10_000):
-        marks.add(offset % 4, Source("orders", 0, offset))
+        marks.add(offset % 4, SourceRecord("orders", 0, offset))
         if offset % 100 == 0:
             marks.advance(
                 marks.candidate(), dict.fromkeys(range(4), 5_000), dict.fromkeys(range(4), offset // 4)

@@ -11,7 +11,7 @@ from tests.property.streams.joins.histories import parts
 from headrace.app.query.graph_sink import weighted_changes
 from headrace.errors import RequestError
 from headrace.streams import NO_WATERMARK
-from headrace.streams.operators import WEIGHT, History
+from headrace.streams.operators import WEIGHT, TableHistory
 from headrace.streams.operators.operator import stamp_fields
 from headrace.views import AsOf, ViewBatch, ViewSchema, history_view, open_store, read_as_of
 
@@ -19,7 +19,7 @@ FIELDS = pa.schema([("k", pa.string()), ("n", pa.int64())])
 VERSIONS = pa.schema([*FIELDS, ("_deleted", pa.bool_())])
 SECOND = 1_000_000
 KEEP_US = 6 * SECOND
-OPERATOR = History(("k",), KEEP_US)
+OPERATOR = TableHistory(("k",), KEEP_US)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 PARTITIONS = 2
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from headrace.errors import RequestError
 from headrace.streams.feed.cuts import Cut, at_cut, last_cut, parse_cut, thinned
 from headrace.streams.feed.joint import JointPosition
-from headrace.streams.offsets import Position, admit
+from headrace.streams.offsets import TopicPosition, admit
 
 TOPICS = ("accounts", "entries")
 places = st.tuples(st.sampled_from(TOPICS), st.integers(0, 2))
@@ -20,7 +20,7 @@ transactions = st.lists(st.dictionaries(places, st.integers(1, 5), min_size=1), 
 
 def position(topic, ends):
     following = {partition: ends.get((topic, partition), 0) for partition in range(3)}
-    return Position(topic=topic, topic_id=uuid.UUID(int=1), next=following)
+    return TopicPosition(topic=topic, topic_id=uuid.UUID(int=1), next=following)
 
 
 def cuts_of(written):

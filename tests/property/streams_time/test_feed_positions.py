@@ -16,7 +16,7 @@ from headrace.streams.feed.positions import (
     feed_ranges,
     next_position,
 )
-from headrace.streams.offsets import Position, admit
+from headrace.streams.offsets import TopicPosition, admit
 
 TOPIC_ID = uuid.UUID(int=7)
 partitions = st.integers(0, 3)
@@ -31,7 +31,7 @@ steps = st.lists(
 
 
 def position(ends):
-    return Position(topic="t", topic_id=TOPIC_ID, next=dict(ends))
+    return TopicPosition(topic="t", topic_id=TOPIC_ID, next=dict(ends))
 
 
 def admitted(start, latest, max_records, max_bytes, sizes):

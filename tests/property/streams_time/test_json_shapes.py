@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from headrace.records.columns import Places
 from headrace.streams.decode import json_values
-from headrace.streams.decode.json_shapes import Shape
+from headrace.streams.decode.json_shapes import JsonShape
 from headrace.streams.decode.json_values import parse_json
 
 FIELDS = pa.schema(
@@ -162,7 +162,7 @@ def test_what_python_writes_is_read_whatever_the_text(rows):
 def test_values_that_look_alike_are_read_as_a_table():
     """Guards the property above: the fast way is really taken."""
     values = Places.of(pa.array([b'{"user": "a", "price": 1.5, "x": true}'] * 3, pa.binary()))
-    alike, columns = Shape.of(values[0]).read(values, FIELDS)
+    alike, columns = JsonShape.of(values[0]).read(values, FIELDS)
     assert alike.all()
     assert columns[3].to_pylist() == [1.5] * 3
 

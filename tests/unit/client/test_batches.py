@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.client.batches import AbortedTransaction, batch_sizes, bounded_runs, visible_runs, walk
+from headrace.client.batches import AbortedRecords, batch_sizes, bounded_runs, visible_runs, walk
 from headrace.errors import CorruptionError
 from headrace.records import HEADER_BYTES, Codec, Record, encode_batch, stamp
 from headrace.records.columns import decode_columns
@@ -38,7 +38,7 @@ def marker(producer, commit):
 
 
 def visible(buffer, *aborted):
-    found = visible_runs(buffer, [AbortedTransaction(*each) for each in aborted], 0)
+    found = visible_runs(buffer, [AbortedRecords(*each) for each in aborted], 0)
     return [
         value for run in found.runs for value in decode_columns(run)["value"].to_pylist()
     ], found.next_offset

@@ -3,7 +3,7 @@
 import orjson
 import pytest
 
-from headrace.derived.changes import RowChange, Unreadable, canonical, merged, read_change
+from headrace.derived.changes import RowChange, UnreadableChange, canonical, merged, read_change
 from headrace.views.topic import LEDGER_KEY
 
 KEY = b'{"id":1}'
@@ -54,7 +54,7 @@ def test_a_change_of_a_view_brings_its_row_and_a_retraction_ends_it():
 )
 def test_what_is_no_change_says_why(value, style, key, why):
     found = read(value, style, key)
-    assert isinstance(found, Unreadable) and why in found.reason
+    assert isinstance(found, UnreadableChange) and why in found.reason
 
 
 def test_fields_that_a_change_left_as_they_were_keep_their_values():

@@ -6,12 +6,12 @@ from uuid import UUID
 import pytest
 
 from headrace.groups import Code, GroupSettings, TopicInfo, consumer
-from headrace.groups.consumer import Catalog, ConsumerGroup, ConsumerHeartbeat, ConsumerState, MemberState
+from headrace.groups.consumer import ConsumerGroup, ConsumerHeartbeat, ConsumerState, KnownTopics, MemberState
 
 SETTINGS = GroupSettings(group_max_size=3)
 NOW = 1_000_000
 T, U = UUID(int=1), UUID(int=2)
-CATALOG = Catalog(
+CATALOG = KnownTopics(
     version=1,
     topics={
         "t": TopicInfo(topic_id=T, partitions=4),
@@ -206,25 +206,29 @@ def test_an_administrator_sends_members_away():
 
 def test_a_topic_that_grows_is_assigned_anew():
     grown = {**CATALOG.topics, "t": TopicInfo(topic_id=T, partitions=5)}
-    decision = beat(join(empty(), "a").group, "a", 1, catalog=Catalog(version=2, topics=grown))
+    decision = beat(join(empty(), "a").group, "a", 1, catalog=KnownTopics(version=2, topics=grown))
     assert decision.reply.assignment == of(T, 0, 1, 2, 3, 4)
 
 
 def test_a_topic_created_later_is_found():
     group = join(empty(), "a", topics=("late",)).group
     late = {**CATALOG.topics, "late": TopicInfo(topic_id=UUID(int=9), partitions=1)}
-    assert beat(group, "a", 1, catalog=Catalog(version=2, topics=late)).reply.assignment == of(UUID(int=9), 0)
+    assert beat(group, "a", 1, catalog=KnownTopics(version=2, topics=late)).reply.assignment == of(
+        UUID(int=9), 0
+    )
 
 
 def test_a_deleted_topic_is_revoked():
     group = join(empty(), "a", topics=("t", "u")).group
-    left = Catalog(version=2, topics={"u": CATALOG.topics["u"]})
+    left = KnownTopics(version=2, topics={"u": CATALOG.topics["u"]})
     decision = beat(group, "a", 1, catalog=left, owned=of(T, 0, 1, 2, 3) | of(U, 0, 1))
     assert decision.reply.assignment == of(U, 0, 1)
 
 
 def test_a_change_of_other_topics_changes_nothing():
-    other = Catalog(version=2, topics={**CATALOG.topics, "v": TopicInfo(topic_id=UUID(int=9), partitions=1)})
+    other = KnownTopics(
+        version=2, topics={**CATALOG.topics, "v": TopicInfo(topic_id=UUID(int=9), partitions=1)}
+    )
     assert beat(two_members(), "a", 2, catalog=other).events == ()
 
 

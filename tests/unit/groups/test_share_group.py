@@ -7,7 +7,7 @@ import pytest
 
 from headrace.errors import CorruptionError, RequestError
 from headrace.groups import Code, GroupSettings, TopicInfo
-from headrace.groups.consumer import Catalog
+from headrace.groups.consumer import KnownTopics
 from headrace.groups.share import (
     FINAL,
     Sessions,
@@ -35,7 +35,7 @@ from headrace.groups.share.journal import decode, encode
 from headrace.groups.share.membership import replay_member
 
 TOPIC, OTHER = UUID(int=1), UUID(int=2)
-CATALOG = Catalog(
+CATALOG = KnownTopics(
     version=1,
     topics={"t": TopicInfo(topic_id=TOPIC, partitions=2), "u": TopicInfo(topic_id=OTHER, partitions=1)},
 )
@@ -43,7 +43,7 @@ CONFIG = ShareConfig(session_timeout_ms=1000)
 
 
 def beat(
-    group: ShareGroup, member: str, epoch: int, *names: str, catalog: Catalog = CATALOG, now_ms: int = 0
+    group: ShareGroup, member: str, epoch: int, *names: str, catalog: KnownTopics = CATALOG, now_ms: int = 0
 ) -> ShareDecision[ShareGroup]:
     request = ShareHeartbeat(member_id=member, epoch=epoch, topic_names=frozenset(names) if names else None)
     return heartbeat(group, request, catalog, CONFIG, max_size=2, now_ms=now_ms)
@@ -61,7 +61,7 @@ def test_a_member_is_told_only_what_is_new() -> None:
     joined = beat(ShareGroup(group_id="g"), "a", 0, "t")
     again = beat(joined.state, "a", 1)
     assert again.reply.assignment is None and not again.events
-    grown = Catalog(version=2, topics={"t": TopicInfo(topic_id=TOPIC, partitions=3)})
+    grown = KnownTopics(version=2, topics={"t": TopicInfo(topic_id=TOPIC, partitions=3)})
     news = beat(again.state, "a", 1, catalog=grown)
     assert news.reply.assignment == {(TOPIC, 0), (TOPIC, 1), (TOPIC, 2)}
     assert news.reply.epoch == 2

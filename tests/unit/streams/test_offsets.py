@@ -8,20 +8,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import RequestError
-from headrace.streams.offsets import Position, admit, ranges
+from headrace.streams.offsets import TopicPosition, admit, ranges
 
 ID = uuid.UUID(int=7)
 offsets = st.dictionaries(st.integers(0, 9), st.integers(0, 10**6), max_size=6)
 
 
 def at(following, topic="orders", topic_id=ID):
-    return Position(topic=topic, topic_id=topic_id, next=following)
+    return TopicPosition(topic=topic, topic_id=topic_id, next=following)
 
 
 @given(offsets)
 def test_a_position_survives_the_checkpoint(following):
     position = at(following)
-    assert Position.from_json(json.loads(json.dumps(position.to_json()))) == position
+    assert TopicPosition.from_json(json.loads(json.dumps(position.to_json()))) == position
 
 
 def test_the_text_of_a_position_does_not_depend_on_the_order_of_partitions():

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from headrace.app.query.counters import OF_STREAM, SKIPPED
 from headrace.streams import NO_WATERMARK, Mark, PartitionTime
-from headrace.streams.engine import Kind, Outgoing, decode_json, decode_table
+from headrace.streams.engine import BlobKind, Outgoing, decode_json, decode_table
 from headrace.views import StagedChanges
 
 __all__ = ["BatchOutput", "collect"]
@@ -60,25 +60,25 @@ def collect(messages: Iterable[Outgoing]) -> BatchOutput:
     return output
 
 
-def _add(output: BatchOutput, view: int, kind: Kind, blob: bytes) -> None:
-    if kind is Kind.MARK:
+def _add(output: BatchOutput, view: int, kind: BlobKind, blob: bytes) -> None:
+    if kind is BlobKind.MARK:
         summary = decode_json(blob)
         output.marks = [Mark.from_json(each) for each in summary["marks"]]
         known = summary["watermark_us"] > NO_WATERMARK
         output.watermark_us = summary["watermark_us"] if known else None
-    elif kind is Kind.COUNTERS:
+    elif kind is BlobKind.COUNTERS:
         output.counters.setdefault(view, Counter()).update(decode_json(blob))
-    elif kind is Kind.STAGED:
+    elif kind is BlobKind.STAGED:
         output.staged.setdefault(view, []).append(StagedChanges(**decode_json(blob)))
-    elif kind is Kind.DEAD:
+    elif kind is BlobKind.DEAD:
         output.dead.append(decode_table(blob))
     else:
         places = {
-            Kind.CHANGES: output.changes,
-            Kind.ROWS: output.rows,
-            Kind.LATE: output.late,
-            Kind.FORGOTTEN: output.forgotten,
-            Kind.UNFIT: output.unfit,
-            Kind.FAILED: output.failed,
+            BlobKind.CHANGES: output.changes,
+            BlobKind.ROWS: output.rows,
+            BlobKind.LATE: output.late,
+            BlobKind.FORGOTTEN: output.forgotten,
+            BlobKind.UNFIT: output.unfit,
+            BlobKind.FAILED: output.failed,
         }
         places[kind].setdefault(view, []).append(decode_table(blob))

@@ -19,7 +19,7 @@ from headrace.app.plan.names import dead_topic, frame_query
 from headrace.app.plan.planner import AppPlan, PlannedFrame
 from headrace.app.query.manifest import Manifest
 from headrace.app.query.side_topics import unfit_records
-from headrace.app.query.sink import RecordWriter, ViewWriter, write_fitting
+from headrace.app.query.sink import OutputWriter, ViewWriter, write_fitting
 from headrace.app.status.batch_report import BatchReport
 from headrace.client import LARGEST_RECORD_BYTES
 from headrace.client.write import OutputRecord
@@ -80,7 +80,7 @@ class FrameSink:
         app_name: str,
         query_id: str,
         stores: Mapping[str, ViewWriter],
-        records: RecordWriter | None,
+        records: OutputWriter | None,
         on_batch: Callable[[BatchReport], None],
         on_step: Callable[[str], None],
     ) -> None:

@@ -24,13 +24,13 @@ from headrace.app.query.side_topics import (
     failed_records,
     unfit_records,
 )
-from headrace.app.query.sink import RecordWriter, ViewWriter, ignore, write_fitting
+from headrace.app.query.sink import OutputWriter, ViewWriter, ignore, write_fitting
 from headrace.app.status.batch_report import BatchReport
 from headrace.client import LARGEST_RECORD_BYTES
 from headrace.client.write import OutputRecord
 from headrace.streams import NO_WATERMARK, Mark
 from headrace.streams.dataflow import SourceClock, raw_producer
-from headrace.streams.engine import Kind, Message, decode_json, decode_table
+from headrace.streams.engine import BlobKind, Message, decode_json, decode_table
 from headrace.streams.operators import STAMPS, WEIGHT, normal_key
 from headrace.views import ChangeKind, ViewBatch, ViewSchema, without_misfits
 
@@ -67,22 +67,22 @@ def collect_graph(planned: PlannedGraph, messages: Iterable[Message]) -> GraphBa
     batch = GraphBatch()
     view_edge = len(planned.graph.edges) - 1
     for _, number, kind, blob in messages:
-        if kind is Kind.MARK:  # every bucket passes them on
+        if kind is BlobKind.MARK:  # every bucket passes them on
             mark = Mark.from_json(decode_json(blob))
             batch.marks[mark.topic, mark.partition] = mark
-        elif kind is Kind.CLOCK:
+        elif kind is BlobKind.CLOCK:
             batch.clock = decode_json(blob)
-        elif kind is Kind.COUNTERS:
+        elif kind is BlobKind.COUNTERS:
             batch.counts.setdefault(number, Counter()).update(decode_json(blob))
-        elif kind is Kind.DEAD:
+        elif kind is BlobKind.DEAD:
             source = raw_producer(number)
             assert source is not None
             batch.dead.setdefault(source, []).append(decode_table(blob))
-        elif kind is Kind.FAILED:
+        elif kind is BlobKind.FAILED:
             batch.failed.setdefault(number, []).append(decode_table(blob))
-        elif kind is Kind.UNFIT:
+        elif kind is BlobKind.UNFIT:
             batch.unfit.setdefault(number, []).append(decode_table(blob))
-        elif kind in (Kind.LATE, Kind.FORGOTTEN):
+        elif kind in (BlobKind.LATE, BlobKind.FORGOTTEN):
             batch.late.setdefault(number, []).append(decode_table(blob))
         else:
             assert number == view_edge, (number, kind)
@@ -198,7 +198,7 @@ class GraphSink:
     app_name: str
     query_id: str
     stores: Mapping[str, ViewWriter]
-    records: RecordWriter
+    records: OutputWriter
     commit_progress: Callable[[GraphBatch, int | None], None]
     on_batch: Callable[[BatchReport], None] = ignore
     on_step: Callable[[str], None] = ignore

@@ -22,7 +22,7 @@ from headrace.app.plan.plan import PlannedView, stream_of
 from headrace.client import LARGEST_RECORD_BYTES
 from headrace.client.deadletters import shortened
 from headrace.client.write import OutputRecord, fits, row_letter
-from headrace.records import LATE_PREFIX, STREAM_PREFIX, Source, encode_headers, source_header
+from headrace.records import LATE_PREFIX, STREAM_PREFIX, SourceRecord, encode_headers, source_header
 from headrace.streams.feed import time_header
 from headrace.views import dumps, rows_to_json
 
@@ -282,13 +282,13 @@ def _merged(rows: pa.Table) -> pa.Table:
     return rows.take(pa.array(np.argsort(reached, kind="stable")))
 
 
-def _sources(made: RowTopic, rows: pa.Table) -> Iterator[Source]:
+def _sources(made: RowTopic, rows: pa.Table) -> Iterator[SourceRecord]:
     """Where each row came from; rows of one record are numbered."""
     topic, before, number = made.source, None, 0
     for place in zip(rows["_partition"].to_pylist(), rows["_offset"].to_pylist(), strict=True):
         number = number + 1 if place == before else 0
         before = place
-        yield Source(topic, *place, number)
+        yield SourceRecord(topic, *place, number)
 
 
 def _key(made: RowTopic, fields: dict[str, object]) -> bytes | None:

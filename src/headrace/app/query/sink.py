@@ -20,10 +20,10 @@ from headrace.client.write import OutputRecord, RecordTooLarge, smaller_limit
 from headrace.streams.engine import Outgoing
 from headrace.views import ChangeKind, ViewBatch, ViewSchema, without_misfits
 
-__all__ = ["BatchReport", "RecordWriter", "StreamSink", "ViewWriter", "ignore", "write_fitting"]
+__all__ = ["BatchReport", "OutputWriter", "StreamSink", "ViewWriter", "ignore", "write_fitting"]
 
 
-class RecordWriter(Protocol):
+class OutputWriter(Protocol):
     """Where records of a batch go, each batch once: `RecordSink`, or a list in a test."""
 
     def write(self, batch_id: int, records: Iterator[OutputRecord]) -> bool: ...
@@ -52,7 +52,7 @@ class StreamSink:
     app_name: str
     query_id: str
     stores: Mapping[str, ViewWriter]
-    records: RecordWriter
+    records: OutputWriter
     commit_progress: Callable[[BatchOutput], None]
     side_offsets: Mapping[int, int] = field(default_factory=dict)
     on_batch: Callable[[BatchReport], None] = ignore
@@ -111,7 +111,7 @@ class StreamSink:
 
 
 def write_fitting(
-    records: RecordWriter, batch_id: int, limits: dict[str, int], make: Callable[[], Iterator[OutputRecord]]
+    records: OutputWriter, batch_id: int, limits: dict[str, int], make: Callable[[], Iterator[OutputRecord]]
 ) -> None:
     """Writes a batch's records; what its topic does not take is shortened, or set aside, and made again.
 

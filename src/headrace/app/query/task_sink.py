@@ -25,14 +25,14 @@ from headrace.client import Connection
 from headrace.client.topics import TopicSettings
 from headrace.client.write import OutputRecord, RecordSink
 from headrace.errors import RetriableError
-from headrace.streams.engine import Kind, Outgoing, decode_table, encode_json
+from headrace.streams.engine import BlobKind, Outgoing, decode_table, encode_json
 from headrace.views import StagedChanges, Stager, StagingStore, ViewSchema, without_misfits
 
 __all__ = ["SlotRecords", "StagedView", "TaskSink", "staged_views"]
 
 Limits = Mapping[str, int]
 
-_ASIDES = (Kind.LATE, Kind.FORGOTTEN, Kind.UNFIT, Kind.FAILED, Kind.DEAD)
+_ASIDES = (BlobKind.LATE, BlobKind.FORGOTTEN, BlobKind.UNFIT, BlobKind.FAILED, BlobKind.DEAD)
 _MOST_OPEN = 4  # of one process: Spark gives it whichever tasks it has
 
 
@@ -147,7 +147,7 @@ class TaskSink:
             view, kind, blob = message
             if self._is_record(message):
                 own.append(message)
-            elif view in self.views and kind in (Kind.CHANGES, Kind.ROWS):
+            elif view in self.views and kind in (BlobKind.CHANGES, BlobKind.ROWS):
                 found.setdefault(view, []).append(decode_table(blob))
             else:
                 others.append(message)
@@ -161,8 +161,8 @@ class TaskSink:
         yield from others
         for view, (changes, _) in fitting.items():
             staged = self.views[view].stage(changes, batch_id)
-            yield view, Kind.STAGED, encode_json(asdict(staged))
+            yield view, BlobKind.STAGED, encode_json(asdict(staged))
 
     def _is_record(self, message: Outgoing) -> bool:
         view, kind, _ = message
-        return kind in _ASIDES or (kind is Kind.ROWS and view in self._row_topics)
+        return kind in _ASIDES or (kind is BlobKind.ROWS and view in self._row_topics)

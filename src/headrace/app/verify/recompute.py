@@ -29,7 +29,7 @@ from headrace.streams.operators import recompute_latest
 from headrace.views import Reflected, Snapshot, ViewSchema, ViewStore, dumps, net_changes, rows_to_json
 
 __all__ = [
-    "Difference",
+    "KeyDifference",
     "Verdict",
     "compare",
     "compare_in_spark",
@@ -47,7 +47,7 @@ _DIFFERENCES = pa.schema([(name, pa.string()) for name in ("key", "served", "rec
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class KeyDifference:
     """One key on which view and log disagree; None where there is no row."""
 
     key: Mapping[str, Any]
@@ -61,7 +61,7 @@ class Verdict:
 
     view: str
     rows: int = 0
-    differences: tuple[Difference, ...] = ()
+    differences: tuple[KeyDifference, ...] = ()
     reflected: Reflected = field(default_factory=Reflected)
     failure: str | None = None
 
@@ -200,7 +200,7 @@ def _by_clock(keys: int, rows: int) -> str:
 
 def compare_in_spark(
     spark: SparkSession, view: PlannedGraph, served: pa.Table, recomputed: DataFrame
-) -> tuple[Difference, ...]:
+) -> tuple[KeyDifference, ...]:
     """The keys on which the two differ, of many the first; a part of the keys is in memory at a time."""
     columns, key = view.schema.columns, view.schema.key
     if view.is_stream or view.picks_rows:
@@ -218,7 +218,7 @@ def compare_in_spark(
     sides = [rows.select("*", part).groupBy("_part") for rows in (spark.createDataFrame(served), recomputed)]
     frame = sides[0].cogroup(sides[1]).applyInArrow(differing, from_arrow_schema(_DIFFERENCES))
     rows = frame.orderBy("key").limit(_MOST_DIFFERENCES).toArrow().to_pylist()
-    return tuple(Difference(*(json.loads(row[name]) for name in _DIFFERENCES.names)) for row in rows)
+    return tuple(KeyDifference(*(json.loads(row[name]) for name in _DIFFERENCES.names)) for row in rows)
 
 
 def _one_of_a_key(spark: SparkSession, schema: ViewSchema, served: pa.Table, rows: DataFrame) -> DataFrame:
@@ -239,19 +239,21 @@ def _one_of_a_key(spark: SparkSession, schema: ViewSchema, served: pa.Table, row
     return beside.withColumn("_n", F.row_number().over(first)).where("_n = 1")
 
 
-def compare(view: PlannedView | PlannedGraph, served: pa.Table, recomputed: pa.Table) -> Iterator[Difference]:
+def compare(
+    view: PlannedView | PlannedGraph, served: pa.Table, recomputed: pa.Table
+) -> Iterator[KeyDifference]:
     """The keys on which the two tables differ."""
     names = view.schema.columns.names
     return _differences(view.schema.key, served.select(names), recomputed.select(names))
 
 
-def _differences(key: Sequence[str], served: pa.Table, recomputed: pa.Table) -> Iterator[Difference]:
+def _differences(key: Sequence[str], served: pa.Table, recomputed: pa.Table) -> Iterator[KeyDifference]:
     ours, theirs = (_by_key(key, table) for table in (served, recomputed))
     for each in sorted(ours.keys() | theirs.keys()):
         one, other = ours.get(each), theirs.get(each)
         if one != other:
             found = one or other or {}
-            yield Difference({name: found[name] for name in key}, one, other)
+            yield KeyDifference({name: found[name] for name in key}, one, other)
 
 
 def _by_key(key: Sequence[str], table: pa.Table) -> dict[str, dict[str, Any]]:

@@ -12,14 +12,14 @@ from headrace.broker.access.authority import Authority
 from headrace.broker.access.login import MOST_SASL_BYTES
 from headrace.broker.access.offline import add_user, list_users, remove_user
 from headrace.broker.access.password_checks import CrowdedError
-from headrace.broker.access.session import Session, is_allowed
+from headrace.broker.access.session import ClientSession, is_allowed
 from headrace.broker.access.tls import server_context
 
 __all__ = [
     "MOST_SASL_BYTES",
     "Authority",
+    "ClientSession",
     "CrowdedError",
-    "Session",
     "add_user",
     "is_allowed",
     "list_users",

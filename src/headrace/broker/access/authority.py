@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from headrace.broker.access.acls import AclIndex, Operation, Resource
-from headrace.broker.access.login import PLAIN, Login, LoginStep, Password, offered
+from headrace.broker.access.login import PLAIN, LoginStep, Password, SaslLogin, offered
 from headrace.broker.access.password_checks import PasswordChecks, ProvenPasswords
-from headrace.broker.access.session import Rules, Session
+from headrace.broker.access.session import ClientSession, Rules
 from headrace.broker.access.state import AccessState
 from headrace.broker.access.store import AccessStore
 from headrace.broker.access.tls import principal_of
@@ -92,7 +92,7 @@ class Authority:
 
     # --- connections --------------------------------------------------------------------------
 
-    def session(self, host: str, transport: asyncio.BaseTransport) -> Session | None:
+    def session(self, host: str, transport: asyncio.BaseTransport) -> ClientSession | None:
         """A new connection's session; None where nobody needs one.
 
         A client with a verified certificate is known at once; any other must log in.
@@ -101,19 +101,19 @@ class Authority:
             return None
         encrypted = transport.get_extra_info("ssl_object") is not None
         certificate = transport.get_extra_info("peercert")
-        return Session(
+        return ClientSession(
             self._rules,
             host=host,
-            login=Login(offered(host, encrypted=encrypted), _nonce),
+            login=SaslLogin(offered(host, encrypted=encrypted), _nonce),
             principal=principal_of(certificate) if certificate else None,
         )
 
-    def on_behalf_of(self, user: str | None, host: str) -> Session:
+    def on_behalf_of(self, user: str | None, host: str) -> ClientSession:
         """A session for what is done later for a user, where no connection is at hand; `host` as above."""
         host = host.removeprefix("/")
-        return Session(self._rules, host=host, login=Login((), _nonce), principal=user)
+        return ClientSession(self._rules, host=host, login=SaslLogin((), _nonce), principal=user)
 
-    async def step(self, session: Session, token: bytes) -> LoginStep:
+    async def step(self, session: ClientSession, token: bytes) -> LoginStep:
         """One message of a login; raises RefusedError, or CrowdedError if too many wait.
 
         Sets the session's principal at its end.
@@ -127,7 +127,7 @@ class Authority:
             session.principal = f"User:{step.user}"
         return step
 
-    async def _check(self, session: Session, claimed: Password) -> LoginStep:
+    async def _check(self, session: ClientSession, claimed: Password) -> LoginStep:
         state = self.state
         is_right = self._is_proven(state, claimed) or await self._checks.run(
             lambda: self._is_proven(state, claimed) or claimed.is_right(state),

@@ -14,7 +14,7 @@ from headrace.broker.access.decoys import checked_by_password
 from headrace.broker.access.scram import Credential, Mechanism, RefusedError, ScramExchange, is_password
 from headrace.broker.access.state import AccessState
 
-__all__ = ["MOST_SASL_BYTES", "PLAIN", "Login", "LoginStep", "Password", "offered"]
+__all__ = ["MOST_SASL_BYTES", "PLAIN", "LoginStep", "Password", "SaslLogin", "offered"]
 
 PLAIN = "PLAIN"
 SCRAM = {mechanism.sasl_name: mechanism for mechanism in (Mechanism.SCRAM_SHA_512, Mechanism.SCRAM_SHA_256)}
@@ -60,7 +60,7 @@ class Password(NamedTuple):
         return is_password(against, self.password) and held is not None
 
 
-class Login:
+class SaslLogin:
     """One attempt: `choose` a mechanism, then `step` until a user comes out or RefusedError is raised."""
 
     def __init__(self, mechanisms: Sequence[str], nonce: Callable[[], str]) -> None:

@@ -3,9 +3,9 @@
 import logging
 
 from headrace.broker.access.acls import CLUSTER_NAME, AclIndex, Operation, Resource, operations_on
-from headrace.broker.access.login import Login
+from headrace.broker.access.login import SaslLogin
 
-__all__ = ["ANONYMOUS", "Rules", "Session", "is_allowed"]
+__all__ = ["ANONYMOUS", "ClientSession", "Rules", "is_allowed"]
 
 logger = logging.getLogger(__name__)
 
@@ -13,7 +13,7 @@ ANONYMOUS = "User:ANONYMOUS"
 MOST_REMEMBERED = 10_000
 
 
-def is_allowed(session: "Session | None", operation: int, resource: int, name: str) -> bool:
+def is_allowed(session: "ClientSession | None", operation: int, resource: int, name: str) -> bool:
     """Whether the caller may do this now; without a session everybody may do everything.
 
     For handlers of what outlives the moment in which its guard decided: a session that
@@ -39,7 +39,7 @@ class Rules:
         return principal in self.super_users or self.index.allows(principal, host, operation, resource, name)
 
 
-class Session:
+class ClientSession:
     """One connection's identity. Asked on every request; a decision is made once per change of the rules."""
 
     def __init__(
@@ -47,7 +47,7 @@ class Session:
         rules: Rules,
         *,
         host: str,
-        login: Login,
+        login: SaslLogin,
         principal: str | None = None,
     ) -> None:
         self._rules = rules

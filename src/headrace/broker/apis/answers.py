@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from headrace.wire import Frame
 
-__all__ = ["Answer", "Begun", "Reply", "begin"]
+__all__ = ["Begun", "DeferredReply", "Reply", "begin"]
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ class Reply:
             call()
 
 
-class Answer:
+class DeferredReply:
     """The answer to a produce request, from the moment its batches are appended. Event loop only.
 
     It is there once they are synced or refused; without a reply if the client asked for none.

@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Any, TypeAlias
 
-from headrace.broker.coordinators.group_table import Entry
+from headrace.broker.coordinators.group_table import GroupEntry
 from headrace.broker.coordinators.groups import GroupCoordinator
 from headrace.broker.coordinators.pending_offsets import PendingOffsets
 from headrace.broker.log.topics import Topics
@@ -174,7 +174,7 @@ class CommittedOffsetApis:
         topics = [{"name": topic.name, "partitions": _deleted(topic, refusals)} for topic in body.topics]
         return {"error_code": int(error), "topics": topics}
 
-    def _delete_problem(self, entry: Entry, topic: str) -> Code:
+    def _delete_problem(self, entry: GroupEntry, topic: str) -> Code:
         if self.topics.named(topic) is None:
             return Code.UNKNOWN_TOPIC_OR_PARTITION
         return delete_refusal(entry.group, topic)

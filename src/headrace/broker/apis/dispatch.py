@@ -7,9 +7,9 @@ out of the request and puts a refusal into the answer instead.
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from headrace.broker.access import Session
-from headrace.broker.access.guards import GUARDS, Asked, Ruling
-from headrace.broker.apis.answers import Answer, Begun, Reply
+from headrace.broker.access import ClientSession
+from headrace.broker.access.guards import GUARDS, GuardedRequest, Ruling
+from headrace.broker.apis.answers import Begun, DeferredReply, Reply
 from headrace.broker.apis.handlers import Handler
 from headrace.broker.apis.metadata import unsupported_version
 from headrace.broker.apis.records.fetch_attempt import Attempt, Fetching
@@ -38,7 +38,7 @@ class Client(Protocol):
     number: int  # no other connection of the time has the same
     client_host: str
     local_address: tuple[str, int]
-    session: Session | None
+    session: ClientSession | None
 
     def mute(self, throttle_ms: int) -> None:
         """Has its next request wait for so long."""
@@ -106,7 +106,7 @@ class Dispatcher:
             return topic.name if topic is not None else None
 
         return guard(
-            Asked(
+            GuardedRequest(
                 request=request,
                 session=request.session,
                 topic_name=name_of_id,
@@ -118,7 +118,9 @@ class Dispatcher:
 
     # --- produce and fetch ------------------------------------------------------------------------
 
-    def start_produce(self, client: Client, frame: bytearray, version: int) -> Answer | Begun[Answer]:
+    def start_produce(
+        self, client: Client, frame: bytearray, version: int
+    ) -> DeferredReply | Begun[DeferredReply]:
         """Appends what a produce request carries; its answer has no reply for acks=0.
 
         One that has to wait before it appends is awaited first.

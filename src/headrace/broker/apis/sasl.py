@@ -5,7 +5,7 @@ import dataclasses
 import logging
 from typing import Any
 
-from headrace.broker.access import Authority, Session
+from headrace.broker.access import Authority, ClientSession
 from headrace.broker.access.scram import RefusedError
 from headrace.broker.apis.answers import Reply
 from headrace.wire import ErrorCode, Frame, Request
@@ -28,7 +28,7 @@ class SaslApis:
 
         A client that is known by its certificate may log in as another user, once.
         """
-        session: Session | None = request.session
+        session: ClientSession | None = request.session
         if session is None or session.logged_in:
             return {"error_code": int(ErrorCode.illegal_sasl_state)}
         mechanisms = list(session.login.mechanisms)
@@ -40,7 +40,7 @@ class SaslApis:
 
     async def authenticate(self, request: Request) -> dict[str, Any]:
         """One message of the login; a failure is answered after a moment, and ends the connection."""
-        session: Session | None = request.session
+        session: ClientSession | None = request.session
         if session is None or session.identified or not session.login.chosen:
             return {
                 "error_code": int(ErrorCode.illegal_sasl_state),
@@ -56,7 +56,7 @@ class SaslApis:
             }
         return {"auth_bytes": step.message}
 
-    async def raw_token(self, session: Session, token: bytearray) -> Reply:
+    async def raw_token(self, session: ClientSession, token: bytearray) -> Reply:
         """A message of a login as version 0 of the handshake has it: no request around it."""
         try:
             step = await self.access.step(session, bytes(token))
@@ -68,7 +68,7 @@ class SaslApis:
         return Reply(frame)
 
 
-async def _refuse(session: Session, error: RefusedError) -> None:
+async def _refuse(session: ClientSession, error: RefusedError) -> None:
     session.refused = True
     logger.info("login from %s with %s failed: %s", session.host, session.login.chosen, error)
     await asyncio.sleep(FAILURE_DELAY_S)  # of this connection only; guessing is to take time

@@ -21,18 +21,18 @@ from collections import deque
 from time import perf_counter
 from typing import cast
 
-from headrace.broker.access import MOST_SASL_BYTES, Session
+from headrace.broker.access import MOST_SASL_BYTES, ClientSession
 from headrace.broker.apis.answers import Begun, Reply
 from headrace.broker.connection.fast_path import FastPath, Work
 from headrace.broker.connection.login import LoginEnded, wait_identified
 from headrace.broker.connection.requests import FETCH, PRODUCE, Pipeline, Requests
 from headrace.broker.connection.sending import ConnectionClosed, Sender
 from headrace.broker.connection.shared import Shared
-from headrace.broker.connection.states import NEXT, Event, State
+from headrace.broker.connection.states import NEXT, ConnectionEvent, ConnectionState
 from headrace.errors import CorruptionError, DiskError
 from headrace.wire import SIZE_BYTES, Api, FrameAssembler, MalformedError, name_of
 
-__all__ = ["Connection"]
+__all__ = ["ServedConnection"]
 
 logger = logging.getLogger(__name__)
 
@@ -40,17 +40,17 @@ _api_and_version = struct.Struct(">hh").unpack_from
 
 # As names of this module: to look them up in their class takes as long as to look at a request.
 LOGIN, TASK, IDLE, HELD, CLOSED = (
-    State.LOGIN,
-    State.TASK,
-    State.IDLE,
-    State.HELD,
-    State.CLOSED,
+    ConnectionState.LOGIN,
+    ConnectionState.TASK,
+    ConnectionState.IDLE,
+    ConnectionState.HELD,
+    ConnectionState.CLOSED,
 )
 DRAINED, QUEUED, TAKEN, RELEASED = (
-    Event.DRAINED,
-    Event.QUEUED,
-    Event.TAKEN,
-    Event.RELEASED,
+    ConnectionEvent.DRAINED,
+    ConnectionEvent.QUEUED,
+    ConnectionEvent.TAKEN,
+    ConnectionEvent.RELEASED,
 )
 
 SASL_HANDSHAKE = int(Api.SASL_HANDSHAKE)
@@ -58,7 +58,7 @@ MOST_QUEUED_FRAMES = 64
 LONGEST_HEADER = 1024
 
 
-class Connection(asyncio.BufferedProtocol):
+class ServedConnection(asyncio.BufferedProtocol):
     """Reads frames, has them answered, writes the answers."""
 
     def __init__(self, shared: Shared) -> None:
@@ -76,7 +76,7 @@ class Connection(asyncio.BufferedProtocol):
         self._sender: Sender
         self._pipeline: Pipeline
         self._fast_path: FastPath
-        self.state: State = TASK
+        self.state: ConnectionState = TASK
         self.task: asyncio.Task[None] | None = None
         self.moved_ms = self._clock.monotonic_ms()
         self.frame_began_ms: int | None = None
@@ -129,7 +129,7 @@ class Connection(asyncio.BufferedProtocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
-        self.state = NEXT[self.state][Event.LOST]
+        self.state = NEXT[self.state][ConnectionEvent.LOST]
         self._sender.close()
         self._pipeline.close()
         self._fast_path.close()
@@ -153,7 +153,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._requests.number
 
     @property
-    def session(self) -> Session | None:
+    def session(self) -> ClientSession | None:
         """Who the client is; None where nobody needs permission."""
         return self._requests.session
 
@@ -327,10 +327,10 @@ class Connection(asyncio.BufferedProtocol):
         if session is None or session.identified:
             return
         if self.state is TASK:
-            self.state = NEXT[self.state][Event.LOGIN_BEGAN]
+            self.state = NEXT[self.state][ConnectionEvent.LOGIN_BEGAN]
         await wait_identified(self._shared, session, self._requests, self._sender, self._next_work)
         if session.identified:
-            self.state = NEXT[self.state][Event.IDENTIFIED]
+            self.state = NEXT[self.state][ConnectionEvent.IDENTIFIED]
             self._assembler.bound(self._settings.max_request_bytes)
 
     # --- the end ------------------------------------------------------------------------------
@@ -345,7 +345,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _end_after(self, error: Exception) -> None:
         """Ends the connection for what went wrong in it."""
-        self.state = NEXT[self.state][Event.FAILED]
+        self.state = NEXT[self.state][ConnectionEvent.FAILED]
         if isinstance(error, MalformedError):
             self.abort(str(error))
         elif isinstance(error, CorruptionError):

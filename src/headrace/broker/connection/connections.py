@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
-from headrace.broker.access import Session
+from headrace.broker.access import ClientSession
 from headrace.broker.limits.memory import RequestMemory
 from headrace.broker.metrics import Metrics
 from headrace.broker.settings import BrokerSettings
@@ -28,7 +28,7 @@ class OpenConnection(Protocol):
     def number(self) -> int: ...
 
     @property
-    def session(self) -> Session | None: ...
+    def session(self) -> ClientSession | None: ...
 
     @property
     def holds_memory(self) -> bool: ...

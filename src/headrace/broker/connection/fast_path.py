@@ -24,7 +24,7 @@ import struct
 from time import perf_counter
 from typing import Protocol, TypeAlias
 
-from headrace.broker.apis.answers import Answer, Begun, Reply
+from headrace.broker.apis.answers import Begun, DeferredReply, Reply
 from headrace.broker.apis.records.fetch import Poll
 from headrace.broker.connection.follower import Follower
 from headrace.broker.connection.lane import Lane
@@ -46,7 +46,7 @@ __all__ = ["FastPath", "FastPathOwner", "Work"]
 VERSION_AT = 2  # in every request
 _version_in = struct.Struct(">h").unpack_from
 
-Work: TypeAlias = bytearray | Begun[Answer] | Reply
+Work: TypeAlias = bytearray | Begun[DeferredReply] | Reply
 """What the task is to do: serve a request, go on with a produce request, or send an answer."""
 
 
@@ -204,7 +204,7 @@ class FastPath:
             self._owner.leave(rest)
         return True
 
-    def _append(self, frame: bytearray) -> Begun[Answer] | None:
+    def _append(self, frame: bytearray) -> Begun[DeferredReply] | None:
         """Appends what the request carries; what is left to do if something must be waited for first."""
         (version,) = _version_in(frame, VERSION_AT)
         started = self._requests.start_produce(frame, version)

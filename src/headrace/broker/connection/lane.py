@@ -27,7 +27,7 @@ from headrace.broker.connection.shared import Shared
 from headrace.broker.log.committer import SMALL_BYTES
 from headrace.broker.log.partition import Partition
 from headrace.errors import DiskError
-from headrace.kernels import Came, LaneCall, PlainBatch
+from headrace.kernels import Came, LaneCall, ProducedBatch
 from headrace.storage import DirectAppend, FreshBatches, QueuedBatch, TopicConfig
 from headrace.storage.disk import SyncFailed
 
@@ -91,7 +91,7 @@ class Lane:
         )
 
     def _commit(
-        self, partition: Partition, batch: PlainBatch, frame: memoryview, address: int, now_ms: int
+        self, partition: Partition, batch: ProducedBatch, frame: memoryview, address: int, now_ms: int
     ) -> memoryview | None:
         reader, socket = None, _NOBODY
         away: list[WatchedPartition] = []  # these ask again, or have stopped
@@ -121,7 +121,7 @@ class Lane:
 
     def _go(
         self,
-        batch: PlainBatch,
+        batch: ProducedBatch,
         address: int,
         lone: DirectAppend,
         log_start: int,
@@ -141,7 +141,7 @@ class Lane:
     def _committed(
         self,
         partition: Partition,
-        batch: PlainBatch,
+        batch: ProducedBatch,
         frame: memoryview,
         lone: DirectAppend,
         now_ms: int,
@@ -173,7 +173,9 @@ class Lane:
             partition.end_direct_append(None, error=kind(error, os.strerror(error)))
 
 
-def _keep_for(away: list[WatchedPartition], batch: PlainBatch, frame: memoryview, base_offset: int) -> None:
+def _keep_for(
+    away: list[WatchedPartition], batch: ProducedBatch, frame: memoryview, base_offset: int
+) -> None:
     octets = bytes(frame[batch.start : batch.start + batch.size_bytes])
     newest = FreshBatches(base_offset, base_offset + batch.record_count, octets)
     for place in away:

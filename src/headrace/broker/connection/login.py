@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from headrace.broker.access import CrowdedError, Session
+from headrace.broker.access import ClientSession, CrowdedError
 from headrace.broker.apis.answers import Reply
 from headrace.broker.apis.sasl import FAILURE_DELAY_S
 from headrace.broker.connection.fast_path import Work
@@ -27,7 +27,7 @@ class LoginEnded(Exception):  # noqa: N818 - the connection ends as it should
 
 async def wait_identified(
     shared: Shared,
-    session: Session,
+    session: ClientSession,
     requests: Requests,
     sender: Sender,
     next_work: Callable[[], Awaitable[Work | None]],
@@ -50,7 +50,7 @@ async def wait_identified(
         raise MalformedError("no login in time (receive_timeout_ms)") from None
 
 
-async def _step(shared: Shared, session: Session, requests: Requests, frame: bytearray) -> Reply:
+async def _step(shared: Shared, session: ClientSession, requests: Requests, frame: bytearray) -> Reply:
     api_key = int.from_bytes(frame[:2], "big", signed=True)
     try:
         if session.raw_tokens:

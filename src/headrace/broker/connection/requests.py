@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from time import perf_counter
 
-from headrace.broker.access import Session
-from headrace.broker.apis.answers import Answer, Begun, Reply
+from headrace.broker.access import ClientSession
+from headrace.broker.apis.answers import Begun, DeferredReply, Reply
 from headrace.broker.apis.dispatch import correlation_id_of
 from headrace.broker.apis.records.fetch import Poll, start_fetch
 from headrace.broker.apis.records.fetch_attempt import Attempt
@@ -45,7 +45,7 @@ class Requests:
         self.last_produce: KnownProduce | None = None
         self.client_host = ""
         self.local_address: tuple[str, int] = ("", 0)
-        self.session: Session | None = None
+        self.session: ClientSession | None = None
 
     # --- serving ------------------------------------------------------------------------------
 
@@ -53,7 +53,7 @@ class Requests:
         """The answer to any request but produce."""
         return self._shared.dispatcher.answer(self, frame, api_key, version)
 
-    def start_produce(self, frame: bytearray, version: int) -> Answer | Begun[Answer]:
+    def start_produce(self, frame: bytearray, version: int) -> DeferredReply | Begun[DeferredReply]:
         """Appends what a produce request carries; its answer has no reply for acks=0.
 
         One that has to wait before it appends is awaited first.
@@ -111,11 +111,13 @@ class Pipeline:
         self._requests = requests
         self._sender = sender
         self._metrics = metrics
-        self.unanswered: deque[tuple[float, Answer]] = deque()  # when its turn came, and its answer to be
+        self.unanswered: deque[tuple[float, DeferredReply]] = (
+            deque()
+        )  # when its turn came, and its answer to be
         self._waiter: asyncio.Future[None] | None = None
         self._closed = False
 
-    def add(self, answer: Answer) -> None:
+    def add(self, answer: DeferredReply) -> None:
         """Sends the answer to a produce request once it is there and its turn has come."""
         self.unanswered.append((perf_counter(), answer))
         answer.when_there(self._send_finished)

@@ -14,10 +14,10 @@ table is a mistake of ours, never of the client's.
 
 from enum import IntEnum, auto
 
-__all__ = ["NEXT", "Event", "State"]
+__all__ = ["NEXT", "ConnectionEvent", "ConnectionState"]
 
 
-class State(IntEnum):
+class ConnectionState(IntEnum):
     """Who serves the connection's next request."""
 
     LOGIN = auto()
@@ -34,7 +34,7 @@ class State(IntEnum):
     """Nobody: the connection is gone."""
 
 
-class Event(IntEnum):
+class ConnectionEvent(IntEnum):
     """What may happen to a connection."""
 
     IDENTIFIED = auto()
@@ -55,45 +55,45 @@ class Event(IntEnum):
     """The transport is closed."""
 
 
-class _Row(dict[Event, State]):
+class _Row(dict[ConnectionEvent, ConnectionState]):
     """What may happen in one state; a LookupError names what may not."""
 
-    def __init__(self, state: State, row: dict[Event, State]) -> None:
+    def __init__(self, state: ConnectionState, row: dict[ConnectionEvent, ConnectionState]) -> None:
         super().__init__(row)
         self._state = state
 
-    def __missing__(self, event: Event) -> State:
+    def __missing__(self, event: ConnectionEvent) -> ConnectionState:
         raise LookupError(f"{event.name} cannot happen to a connection in state {self._state.name}")
 
 
-_ENDINGS = {Event.FAILED: State.CLOSING, Event.LOST: State.CLOSED}
-_TABLE: dict[State, dict[Event, State]] = {
-    State.LOGIN: {
-        Event.IDENTIFIED: State.TASK,
-        Event.QUEUED: State.LOGIN,
+_ENDINGS = {ConnectionEvent.FAILED: ConnectionState.CLOSING, ConnectionEvent.LOST: ConnectionState.CLOSED}
+_TABLE: dict[ConnectionState, dict[ConnectionEvent, ConnectionState]] = {
+    ConnectionState.LOGIN: {
+        ConnectionEvent.IDENTIFIED: ConnectionState.TASK,
+        ConnectionEvent.QUEUED: ConnectionState.LOGIN,
         **_ENDINGS,
     },
-    State.TASK: {
-        Event.LOGIN_BEGAN: State.LOGIN,
-        Event.DRAINED: State.IDLE,
-        Event.QUEUED: State.TASK,
+    ConnectionState.TASK: {
+        ConnectionEvent.LOGIN_BEGAN: ConnectionState.LOGIN,
+        ConnectionEvent.DRAINED: ConnectionState.IDLE,
+        ConnectionEvent.QUEUED: ConnectionState.TASK,
         **_ENDINGS,
     },
-    State.IDLE: {
-        Event.QUEUED: State.TASK,
-        Event.TAKEN: State.HELD,
+    ConnectionState.IDLE: {
+        ConnectionEvent.QUEUED: ConnectionState.TASK,
+        ConnectionEvent.TAKEN: ConnectionState.HELD,
         **_ENDINGS,
     },
-    State.HELD: {
-        Event.QUEUED: State.HELD,
-        Event.RELEASED: State.IDLE,
+    ConnectionState.HELD: {
+        ConnectionEvent.QUEUED: ConnectionState.HELD,
+        ConnectionEvent.RELEASED: ConnectionState.IDLE,
         **_ENDINGS,
     },
-    State.CLOSING: {Event.QUEUED: State.CLOSING, **_ENDINGS},
-    State.CLOSED: {
-        Event.QUEUED: State.CLOSED,
-        Event.FAILED: State.CLOSED,
-        Event.LOST: State.CLOSED,
+    ConnectionState.CLOSING: {ConnectionEvent.QUEUED: ConnectionState.CLOSING, **_ENDINGS},
+    ConnectionState.CLOSED: {
+        ConnectionEvent.QUEUED: ConnectionState.CLOSED,
+        ConnectionEvent.FAILED: ConnectionState.CLOSED,
+        ConnectionEvent.LOST: ConnectionState.CLOSED,
     },
 }
 

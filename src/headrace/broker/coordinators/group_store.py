@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from headrace.broker.coordinators.deadlines import Deadlines
-from headrace.broker.coordinators.group_table import Entry, GroupTable
+from headrace.broker.coordinators.group_table import GroupEntry, GroupTable
 from headrace.broker.coordinators.journal import Journal
 from headrace.broker.log.threads import WorkerThreads
 from headrace.broker.log.topics import Topics
@@ -94,7 +94,7 @@ class GroupStore:
         self.journal.serve()
         self._forget_lost_topics()
 
-    def _wake(self, entry: Entry) -> None:
+    def _wake(self, entry: GroupEntry) -> None:
         if isinstance(entry.group, ClassicGroup):
             entry.group = classic.woken(entry.group, self.now_ms)
         else:
@@ -127,7 +127,7 @@ class GroupStore:
 
     # --- decisions ----------------------------------------------------------------------------
 
-    def take(self, entry: Entry, decision: Decision[Any], *, sign_of_life: bool = False) -> None:
+    def take(self, entry: GroupEntry, decision: Decision[Any], *, sign_of_life: bool = False) -> None:
         """Makes a decision hold: its events are queued, then it counts, then it is answered.
 
         A mere `sign_of_life` only moves deadlines away, so the timer need not look at them.
@@ -165,7 +165,7 @@ class GroupStore:
 
     # --- time ---------------------------------------------------------------------------------
 
-    def _schedule(self, entry: Entry) -> None:
+    def _schedule(self, entry: GroupEntry) -> None:
         group = entry.group
         if isinstance(group, ClassicGroup):
             due_ms = classic.next_deadline_ms(group)
@@ -179,7 +179,7 @@ class GroupStore:
             if entry is not None:
                 self.take(entry, self._expired(entry, self.now_ms))
 
-    def _expired(self, entry: Entry, now_ms: int) -> Decision[Any]:
+    def _expired(self, entry: GroupEntry, now_ms: int) -> Decision[Any]:
         group = entry.group
         if isinstance(group, ClassicGroup):
             return classic.expire(group, self.settings, now_ms)
@@ -208,7 +208,7 @@ class GroupStore:
         for event in removed:
             self.table.replay_offset(event)
 
-    def remove_group(self, entry: Entry) -> None:
+    def remove_group(self, entry: GroupEntry) -> None:
         """Tombstones for a group and whatever offsets it has."""
         group_id = entry.group.group_id
         offsets = [

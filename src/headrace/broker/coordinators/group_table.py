@@ -20,11 +20,11 @@ from headrace.groups import (
     is_empty,
 )
 
-__all__ = ["Entry", "GroupTable"]
+__all__ = ["GroupEntry", "GroupTable"]
 
 
 @dataclass(slots=True)
-class Entry:
+class GroupEntry:
     """One group with its offsets, and those that transactions will commit or drop.
 
     `changed_ms` is the wall-clock time of its last record as a group, so of an empty
@@ -52,12 +52,12 @@ class GroupTable:
     """Every group by its id."""
 
     def __init__(self) -> None:
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, GroupEntry] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[GroupEntry]:
         return iter(tuple(self._entries.values()))
 
     def __contains__(self, group_id: object) -> bool:
@@ -67,10 +67,10 @@ class GroupTable:
     def clear(self) -> None:
         self._entries.clear()
 
-    def get(self, group_id: str) -> Entry | None:
+    def get(self, group_id: str) -> GroupEntry | None:
         return self._entries.get(group_id)
 
-    def put(self, entry: Entry) -> None:
+    def put(self, entry: GroupEntry) -> None:
         self._entries[entry.group.group_id] = entry
 
     def drop(self, group_id: str) -> None:
@@ -124,10 +124,10 @@ class GroupTable:
         entry = self._entries.get(group_id)
         return entry is not None and isinstance(entry.group, consumer.ConsumerGroup)
 
-    def _entry(self, group_id: str) -> Entry:
+    def _entry(self, group_id: str) -> GroupEntry:
         entry = self._entries.get(group_id)
         if entry is None:
-            entry = Entry(classic.ClassicGroup(group_id=group_id))
+            entry = GroupEntry(classic.ClassicGroup(group_id=group_id))
             self._entries[group_id] = entry
         return entry
 

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 from headrace.broker.access import Authority
 from headrace.broker.coordinators.group_store import GroupStore
-from headrace.broker.coordinators.group_table import Entry
+from headrace.broker.coordinators.group_table import GroupEntry
 from headrace.broker.limits.lag import ACTIVE_MS, FallenGroups, GroupPosition
 from headrace.broker.log.topics import INTERNAL_TOPICS, Topics
 from headrace.clock import Clock
@@ -33,7 +33,7 @@ from headrace.groups.classic import (
     SyncReply,
     SyncRequest,
 )
-from headrace.groups.consumer import Catalog, ConsumerGroup, ConsumerHeartbeat, ConsumerReply
+from headrace.groups.consumer import ConsumerGroup, ConsumerHeartbeat, ConsumerReply, KnownTopics
 
 __all__ = ["GroupCoordinator", "new_member_id"]
 
@@ -65,7 +65,7 @@ class GroupCoordinator:
         self._fallen = fallen
         self._clock = clock
         self._queues = queues
-        self._catalog: Catalog | None = None
+        self._catalog: KnownTopics | None = None
         self._catalog_version = 0
         self._catalog_permissions = 0  # their generation when it was made
         topics.on_change.append(self._topic_changed)
@@ -79,7 +79,7 @@ class GroupCoordinator:
     def _topic_changed(self, _: str) -> None:
         self._catalog = None
 
-    def catalog(self) -> Catalog:
+    def catalog(self) -> KnownTopics:
         """The topics as groups see them."""
         permissions = self._access.generation
         if self._catalog is None or self._catalog_permissions != permissions:
@@ -94,7 +94,7 @@ class GroupCoordinator:
                 for topic in self._topics.all()
             }
             visible_to = self._access.topics_seen(frozenset(topics))
-            self._catalog = Catalog(version=self._catalog_version, topics=topics, visible_to=visible_to)
+            self._catalog = KnownTopics(version=self._catalog_version, topics=topics, visible_to=visible_to)
         return self._catalog
 
     # --- classic groups -----------------------------------------------------------------------
@@ -113,7 +113,7 @@ class GroupCoordinator:
         reply: JoinReply = await self._store.wait_reply(ticket, decision)
         return reply
 
-    def _classic_to_join(self, group_id: str, request: JoinRequest) -> Entry | Code:
+    def _classic_to_join(self, group_id: str, request: JoinRequest) -> GroupEntry | Code:
         """The group to join: there already, new, or an empty one that changes its protocol."""
         if not group_id:
             return Code.INVALID_GROUP_ID
@@ -124,7 +124,7 @@ class GroupCoordinator:
             if request.member_id:
                 return Code.UNKNOWN_MEMBER_ID
             full = len(self._table) >= self.settings.group_max_count
-            return Code.POLICY_VIOLATION if full else Entry(ClassicGroup(group_id=group_id))
+            return Code.POLICY_VIOLATION if full else GroupEntry(ClassicGroup(group_id=group_id))
         if isinstance(entry.group, ClassicGroup):
             return entry
         if entry.group.members:
@@ -133,7 +133,7 @@ class GroupCoordinator:
         empty = ClassicGroup(group_id=group_id, generation=entry.group.epoch)
         return replace(entry, group=empty)
 
-    def _classic(self, group_id: str) -> Entry | None:
+    def _classic(self, group_id: str) -> GroupEntry | None:
         entry = self._table.get(group_id)
         return entry if entry is not None and isinstance(entry.group, ClassicGroup) else None
 
@@ -184,7 +184,7 @@ class GroupCoordinator:
         """Everything a member of a server-side group asks for."""
         self._journal.check_available()
         entry = self._consumer_for(group_id, request)
-        if not isinstance(entry, Entry):
+        if not isinstance(entry, GroupEntry):
             return entry
         assert isinstance(entry.group, ConsumerGroup)
         decision = consumer.heartbeat(entry.group, request, self.catalog(), self.settings, self._store.now_ms)
@@ -192,7 +192,7 @@ class GroupCoordinator:
         reply: ConsumerReply = await self._journal.settled(decision.reply)
         return reply
 
-    def _consumer_for(self, group_id: str, request: ConsumerHeartbeat) -> Entry | ConsumerReply:
+    def _consumer_for(self, group_id: str, request: ConsumerHeartbeat) -> GroupEntry | ConsumerReply:
         if not group_id:
             return ConsumerReply(error=Code.INVALID_REQUEST, message="the group id must not be empty")
         entry = self._table.get(group_id)
@@ -208,7 +208,7 @@ class GroupCoordinator:
             message = f"there are {len(self._table)} groups; the setting group_max_count allows no more"
             return ConsumerReply(error=Code.POLICY_VIOLATION, message=message)
         if entry is None:
-            return Entry(ConsumerGroup(group_id=group_id))
+            return GroupEntry(ConsumerGroup(group_id=group_id))
         assert isinstance(entry.group, ClassicGroup)
         epoch = entry.group.generation
         empty = ConsumerGroup(group_id=group_id, epoch=epoch, target_epoch=epoch)
@@ -228,7 +228,7 @@ class GroupCoordinator:
         if entry is None:
             if len(self._table) >= self.settings.group_max_count:
                 return Code.POLICY_VIOLATION
-            entry = Entry(ClassicGroup(group_id=group_id))
+            entry = GroupEntry(ClassicGroup(group_id=group_id))
         committed = tuple(offsets)
         self._fallen.before_commit(entry.offsets, committed)
         self._journal.append(committed)
@@ -239,7 +239,7 @@ class GroupCoordinator:
         self._sign_of_life(entry, who.member_id)
         return await self._journal.settled(Code.NONE)
 
-    def _sign_of_life(self, entry: Entry, member_id: str) -> None:
+    def _sign_of_life(self, entry: GroupEntry, member_id: str) -> None:
         group = entry.group
         if isinstance(group, ClassicGroup):
             entry.group = classic.touch(group, member_id, self._store.now_ms)
@@ -269,12 +269,12 @@ class GroupCoordinator:
 
     # --- administration -----------------------------------------------------------------------
 
-    async def entries(self) -> tuple[Entry, ...]:
+    async def entries(self) -> tuple[GroupEntry, ...]:
         """Every group."""
         self._journal.check_available()
         return await self._journal.settled(tuple(self._table))
 
-    async def entry(self, group_id: str) -> Entry | None:
+    async def entry(self, group_id: str) -> GroupEntry | None:
         """One group, if it is there."""
         self._journal.check_available()
         return await self._journal.settled(self._table.get(group_id))

@@ -9,7 +9,7 @@ them pending or none.
 from collections.abc import Iterable
 
 from headrace.broker.coordinators.group_store import GroupStore
-from headrace.broker.coordinators.group_table import Entry
+from headrace.broker.coordinators.group_table import GroupEntry
 from headrace.groups import (
     Code,
     GroupEvent,
@@ -45,7 +45,7 @@ class PendingOffsets:
         if entry is None:
             if len(self._table) >= self._store.settings.group_max_count:
                 return Code.POLICY_VIOLATION
-            entry = Entry(ClassicGroup(group_id=group_id))
+            entry = GroupEntry(ClassicGroup(group_id=group_id))
         pending = [
             PendingOffset(producer_id=producer.producer_id, producer_epoch=producer.epoch, offset=offset)
             for offset in offsets

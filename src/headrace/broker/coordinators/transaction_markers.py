@@ -15,7 +15,7 @@ from headrace.broker.log.topics import Topics
 from headrace.clock import Clock
 from headrace.errors import HeadraceError, RequestError
 from headrace.groups import Partitions, TopicPartition
-from headrace.groups.transactions import Decided
+from headrace.groups.transactions import DecidedEnd
 from headrace.storage import Marker
 
 __all__ = ["Ending", "MarkerWriter"]
@@ -70,7 +70,7 @@ class MarkerWriter:
         self._pending = pending
         self._clock = clock
 
-    async def write(self, decided: Decided, ending: Ending) -> None:
+    async def write(self, decided: DecidedEnd, ending: Ending) -> None:
         """Returns when every partition and group has it on disk, however often that takes to try."""
         writes: list[_Write] = [partial(self._mark, each, decided) for each in decided.partitions]
         writes += [partial(self._end_offsets, each, decided) for each in decided.groups]
@@ -90,14 +90,14 @@ class MarkerWriter:
         topic = self._topics.with_id(where[0])
         return self._topics.of(topic, where[1]) if topic is not None else None
 
-    def hurry(self, decided: Decided, *, but: Partitions = frozenset()) -> None:
+    def hurry(self, decided: DecidedEnd, *, but: Partitions = frozenset()) -> None:
         """Its producer goes on: markers are committed now, `but` those that its records take along."""
         for where in decided.partitions - but:
             partition = self.partition(where)
             if partition is not None:
                 partition.commit_postponed()
 
-    def _mark(self, where: TopicPartition, decided: Decided) -> asyncio.Future[None] | None:
+    def _mark(self, where: TopicPartition, decided: DecidedEnd) -> asyncio.Future[None] | None:
         partition = self.partition(where)
         if partition is None:
             return None
@@ -106,7 +106,7 @@ class MarkerWriter:
         partition.append_marker(marker, now_ms=now_ms, may_wait=len(decided.partitions) > 1)
         return partition.synced()
 
-    def _end_offsets(self, group_id: str, decided: Decided) -> asyncio.Future[None]:
+    def _end_offsets(self, group_id: str, decided: DecidedEnd) -> asyncio.Future[None]:
         self._pending.end(group_id, decided.claim, commit=decided.commit)
         return asyncio.ensure_future(self._pending.wait_synced())
 

@@ -30,7 +30,7 @@ from headrace.groups import GroupSettings
 from headrace.groups import transactions as machine
 from headrace.groups.transactions import (
     Claim,
-    Decided,
+    DecidedEnd,
     EndVerdict,
     Open,
     Stray,
@@ -127,7 +127,7 @@ class TransactionStore:
         """Ends a transaction that no transactional id knows of."""
         opened = stray.opened
         logger.warning("a transaction of producer %s without a transactional id is aborted", opened.claim)
-        decided = Decided(
+        decided = DecidedEnd(
             claim=opened.claim,
             marker_epoch=stray.marker_epoch,
             commit=False,
@@ -192,7 +192,7 @@ class TransactionStore:
         except Exception:
             logger.exception("a transaction could not be ended; the next start of the broker ends it")
 
-    async def _carry_out(self, name: str, decided: Decided, ending: Ending) -> None:
+    async def _carry_out(self, name: str, decided: DecidedEnd, ending: Ending) -> None:
         try:
             await self.journal.settled(None)
         except RetriableError as error:

@@ -33,8 +33,8 @@ __all__ = [
     "FallenGroups",
     "GroupPosition",
     "GroupPositions",
-    "Lag",
     "LagWatch",
+    "MeasuredLag",
     "is_alarming",
     "share_of_retention",
 ]
@@ -68,7 +68,7 @@ GroupPositions: TypeAlias = Callable[[], Awaitable[list[GroupPosition]]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Lag:
+class MeasuredLag:
     """How far a group is behind in one partition; `seconds` is None where no timestamp tells."""
 
     place: Place  # group, topic, partition
@@ -93,14 +93,14 @@ def is_alarming(share: float, config: TopicConfig) -> bool:
     return 0 < config.headrace_lag_alert_ratio <= share
 
 
-def _measured(position: GroupPosition, log: PartitionLog, now_ms: int) -> Lag:
+def _measured(position: GroupPosition, log: PartitionLog, now_ms: int) -> MeasuredLag:
     """Reads the disk; worker thread."""
     records = max(0, log.high_watermark - position.offset)
     backlog = log.backlog(position.offset)
     age_ms = max(0, now_ms - backlog.oldest_ms) if backlog.oldest_ms >= 0 else None
     share = share_of_retention(backlog.size_bytes, age_ms, log.config)
     known = 0.0 if not records else None if age_ms is None else age_ms / 1000
-    return Lag(
+    return MeasuredLag(
         place=(position.group, position.topic, position.partition),
         records=records,
         seconds=known,
@@ -109,7 +109,7 @@ def _measured(position: GroupPosition, log: PartitionLog, now_ms: int) -> Lag:
     )
 
 
-def _all_measured(logs: Iterable[tuple[GroupPosition, PartitionLog]], now_ms: int) -> list[Lag]:
+def _all_measured(logs: Iterable[tuple[GroupPosition, PartitionLog]], now_ms: int) -> list[MeasuredLag]:
     """Those that can be measured: trouble with one partition hides no other. Worker thread."""
     lags = []
     for position, log in logs:
@@ -193,7 +193,7 @@ class LagWatch:
         self._interval_ms = interval_ms
         self._hurry = asyncio.Event()
         self._alarming: set[Place] = set()
-        self.lags: tuple[Lag, ...] = ()
+        self.lags: tuple[MeasuredLag, ...] = ()
 
     def hurry(self) -> None:
         """Records were deleted: look now, not at the next round."""
@@ -218,13 +218,13 @@ class LagWatch:
         """One round: first the groups that fell, which needs no disk, then how far each of them is."""
         found = await self._positions()
         self._fallen.look(found)
-        lags: list[Lag] = []
+        lags: list[MeasuredLag] = []
         for start in range(0, len(found), MEASURED_AT_ONCE):
             lags += await self._lags(found[start : start + MEASURED_AT_ONCE])
         self.lags = tuple(lags)
         self._note_alarming(lags)
 
-    async def _lags(self, found: Iterable[GroupPosition]) -> list[Lag]:
+    async def _lags(self, found: Iterable[GroupPosition]) -> list[MeasuredLag]:
         logs = []
         for position in found:
             partition = self._topics.partition(position.topic, position.partition)
@@ -232,7 +232,7 @@ class LagWatch:
                 logs.append((position, partition.log))
         return await self._threads.run(_all_measured, logs, self._clock.now_ms())
 
-    def _note_alarming(self, lags: Iterable[Lag]) -> None:
+    def _note_alarming(self, lags: Iterable[MeasuredLag]) -> None:
         alarming = {lag.place: lag for lag in lags if lag.is_alarming}
         for place in alarming.keys() - self._alarming:
             lag = alarming[place]

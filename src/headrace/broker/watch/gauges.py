@@ -9,7 +9,7 @@ import resource
 import sys
 from collections.abc import Callable, Iterable, Iterator
 
-from headrace.broker.limits.lag import Lag
+from headrace.broker.limits.lag import MeasuredLag
 from headrace.broker.limits.memory import MemoryBudget
 from headrace.broker.log.partition import Partition
 from headrace.broker.log.topics import Topics
@@ -116,7 +116,7 @@ def _partition_labels(topic: Topic, index: int) -> Labels:
     return ("topic", topic.name), ("partition", str(index))
 
 
-_GROUP: tuple[tuple[str, str, Callable[[Lag], float | None]], ...] = (
+_GROUP: tuple[tuple[str, str, Callable[[MeasuredLag], float | None]], ...] = (
     (
         "headrace_group_lag_records",
         "Offsets from a group's committed offset to the log end.",
@@ -140,7 +140,7 @@ _GROUP: tuple[tuple[str, str, Callable[[Lag], float | None]], ...] = (
 )
 
 
-def _group_families(found: Iterable[Lag]) -> Iterator[Family]:
+def _group_families(found: Iterable[MeasuredLag]) -> Iterator[Family]:
     """Those that lag most come first, should there be too many."""
     lags = sorted(found, key=lambda lag: (-lag.share, -lag.records))[:MOST_SERIES]
     for name, text, pick in _GROUP:
@@ -148,7 +148,7 @@ def _group_families(found: Iterable[Lag]) -> Iterator[Family]:
         yield Family(name, "gauge", text, samples)
 
 
-def _group_labels(lag: Lag) -> Labels:
+def _group_labels(lag: MeasuredLag) -> Labels:
     group, topic, partition = lag.place
     return ("group", group), ("topic", topic), ("partition", str(partition))
 

@@ -19,13 +19,13 @@ from headrace.capture.mysql.protocol import Body
 from headrace.errors import CorruptionError
 
 __all__ = [
-    "Event",
+    "BinlogEvent",
     "EventReader",
     "EventType",
     "Gtid",
     "Query",
     "Rotate",
-    "Rows",
+    "RowsEvent",
     "read_gtid",
     "read_payload",
     "read_query",
@@ -87,7 +87,7 @@ _SECOND_VERSION = (*range(30, 33), *range(169, 172))
 _COMPRESSED = range(165, 172)
 
 
-class Event(NamedTuple):
+class BinlogEvent(NamedTuple):
     """An event without its checksum; `log_pos` is where it ends in its file, in 32 bits."""
 
     type: int
@@ -105,7 +105,7 @@ class EventReader:
     def __init__(self, *, has_checksums: bool) -> None:
         self.has_checksums = has_checksums
 
-    def read(self, data: bytes) -> Event:
+    def read(self, data: bytes) -> BinlogEvent:
         """The event; CorruptionError if it is torn or its checksum is wrong."""
         if len(data) < _HEAD.size:
             raise CorruptionError(f"an event of MySQL has {len(data)} bytes")
@@ -121,7 +121,7 @@ class EventReader:
             if end < _HEAD.size or zlib.crc32(memoryview(data)[:end]) != int.from_bytes(data[end:], "little"):
                 raise CorruptionError(f"an event of MySQL that ends at {log_pos} has a wrong checksum")
         is_artificial = bool(flags & _ARTIFICIAL)
-        return Event(kind, timestamp, server_id, log_pos, is_artificial, size, data[_HEAD.size : end])
+        return BinlogEvent(kind, timestamp, server_id, log_pos, is_artificial, size, data[_HEAD.size : end])
 
     def _described(self, data: bytes) -> None:
         if len(data) < _HEAD.size + 57 + _ALGORITHM_FROM_END:
@@ -165,7 +165,7 @@ _STANDALONE, _GROUP_COMMIT, _PREPARED_XA, _COMPLETED_XA = 1, 2, 64, 128
 _TYPED, _HAS_ORIGINAL = 2, 1 << 55
 
 
-def read_gtid(event: Event) -> Gtid:
+def read_gtid(event: BinlogEvent) -> Gtid:
     """A GTID of MySQL or MariaDB."""
     read = Body(event.body, "a GTID")
     if event.type == EventType.MARIADB_GTID:
@@ -197,7 +197,7 @@ class Query:
     text: str
 
 
-def read_query(event: Event) -> Query:
+def read_query(event: BinlogEvent) -> Query:
     read = Body(event.body, "a statement")
     read.take(8)
     schema_bytes = read.unsigned(1)
@@ -212,7 +212,7 @@ def read_query(event: Event) -> Query:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class RowsEvent:
     """An event with rows: their bytes begin at `at`; `is_whole` says that every column is there."""
 
     table_id: int
@@ -223,7 +223,7 @@ class Rows:
     at: int
 
 
-def read_rows(event: Event) -> Rows:
+def read_rows(event: BinlogEvent) -> RowsEvent:
     read = Body(event.body, "an event with rows")
     table = read.unsigned(6)
     read.take(2)
@@ -238,7 +238,7 @@ def read_rows(event: Event) -> Rows:
     data, at = event.body, read.at
     if event.type in _COMPRESSED:
         data, at = _inflated(read.rest()), 0
-    return Rows(table, op, count, is_whole, data, at)
+    return RowsEvent(table, op, count, is_whole, data, at)
 
 
 def _inflated(data: bytes) -> bytes:
@@ -253,7 +253,7 @@ def _inflated(data: bytes) -> bytes:
         raise CorruptionError(f"a compressed event of MariaDB cannot be read: {error}") from None
 
 
-def read_payload(body: bytes) -> Iterator[Event]:
+def read_payload(body: bytes) -> Iterator[BinlogEvent]:
     """The events of a transaction that MySQL has packed into one."""
     read = Body(body, "a compressed transaction")
     fields = {}

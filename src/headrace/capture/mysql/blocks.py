@@ -14,7 +14,7 @@ import orjson
 
 from headrace.capture.change import Change, ChangeBlock, EncodedChanges, RowBlock
 from headrace.capture.envelope import Envelope
-from headrace.capture.mysql.binlog import Rows
+from headrace.capture.mysql.binlog import RowsEvent
 from headrace.capture.mysql.charsets import BINARY, extends_ascii, is_utf8, upper_letters
 from headrace.capture.mysql.column_types import BLOBS, INTEGER_BYTES, STRINGS, TypeCode, type_code
 from headrace.capture.mysql.decimals import decimal_bytes
@@ -61,7 +61,7 @@ class RowsBlock(ChangeBlock):
     """The rows of an event; `said` is what their `source` says before the number of each."""
 
     def __init__(
-        self, rows: Rows, reader: LogRows, table: LogTable, encoder: RowEncoder, said: bytes
+        self, rows: RowsEvent, reader: LogRows, table: LogTable, encoder: RowEncoder, said: bytes
     ) -> None:
         self._rows, self._reader, self._table = rows, reader, table
         self._encoder, self._said = encoder, said

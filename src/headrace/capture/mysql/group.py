@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from headrace.capture.change import ChangeBlock, Item, Resnapshot
-from headrace.capture.mysql.binlog import ROW_EVENTS, Event, EventType, Gtid, read_query, read_rows
+from headrace.capture.mysql.binlog import ROW_EVENTS, BinlogEvent, EventType, Gtid, read_query, read_rows
 from headrace.capture.mysql.blocks import RowsBlock, source_of_row
 from headrace.capture.mysql.statements import Meaning, read_statement
 from headrace.capture.mysql.stream import BinlogStream
@@ -12,10 +12,10 @@ from headrace.capture.mysql.tables import CapturedTables, LoggedTable, touched_b
 from headrace.errors import RetriableError
 from headrace.kernels import RowEncoder
 
-__all__ = ["Group", "Session"]
+__all__ = ["BinlogSession", "BinlogTransaction"]
 
 
-class Session(Protocol):
+class BinlogSession(Protocol):
     """What a transaction is read in; `xa` are the tables of XA transactions that are prepared."""
 
     stream: BinlogStream
@@ -24,10 +24,10 @@ class Session(Protocol):
     encoder: RowEncoder
 
 
-class Group:
+class BinlogTransaction:
     """One transaction of the log, event by event, until `is_over`."""
 
-    def __init__(self, session: Session, gtid: Gtid) -> None:
+    def __init__(self, session: BinlogSession, gtid: Gtid) -> None:
         self._session, self._tables = session, session.tables
         self.gtid = gtid
         self.is_over = self.has_items = False
@@ -37,7 +37,7 @@ class Group:
         self._touched: dict[str, None] = {}
         self._again: dict[str, Resnapshot] = {}
 
-    def take(self, event: Event) -> Iterator[Item | ChangeBlock]:
+    def take(self, event: BinlogEvent) -> Iterator[Item | ChangeBlock]:
         """What an event means for the topics."""
         for item in self._items(event):
             self.has_items = True
@@ -49,7 +49,7 @@ class Group:
             self.has_items = True
             yield item
 
-    def _items(self, event: Event) -> Iterator[Item | ChangeBlock]:
+    def _items(self, event: BinlogEvent) -> Iterator[Item | ChangeBlock]:
         if event.type == EventType.TABLE_MAP:
             self._tables.note(event.body)
         elif event.type in ROW_EVENTS:
@@ -71,7 +71,7 @@ class Group:
 
     # --- rows ---------------------------------------------------------------------------------
 
-    def _rows(self, event: Event) -> Iterator[Item | ChangeBlock]:
+    def _rows(self, event: BinlogEvent) -> Iterator[Item | ChangeBlock]:
         rows = read_rows(event)
         logged = self._tables.logged(rows.table_id)
         if logged is None:
@@ -95,14 +95,14 @@ class Group:
         else:
             yield from logged.rows.changes(rows, lambda number: source_of_row(said, number))
 
-    def _said(self, event: Event) -> bytes:
+    def _said(self, event: BinlogEvent) -> bytes:
         """Debezium's members of `source` for MySQL, before the number of the row."""
         stream = self._session.stream
         begin = max(stream.position - event.size, 0)
         said = (event.server_id, str(self.gtid).encode(), stream.file.encode(), begin)
         return b'"server_id":%d,"gtid":"%b","file":"%b","pos":%d,"row":' % said
 
-    def _cascade(self, event: Event, logged: LoggedTable) -> None:
+    def _cascade(self, event: BinlogEvent, logged: LoggedTable) -> None:
         """Rows of other tables that InnoDB has changed with these, and does not log."""
         rules = [each for each in self._tables.cascades[logged.name] if each.child in self._tables.tables]
         rows = read_rows(event)
@@ -124,7 +124,7 @@ class Group:
 
     # --- statements ---------------------------------------------------------------------------
 
-    def _statement(self, event: Event) -> Iterator[Item]:
+    def _statement(self, event: BinlogEvent) -> Iterator[Item]:
         query = read_query(event)
         statement = read_statement(query.schema, query.text)
         match statement.meaning:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 import orjson
 
 from headrace.capture.change import Change
-from headrace.capture.mysql.binlog import Rows
+from headrace.capture.mysql.binlog import RowsEvent
 from headrace.capture.mysql.values import MALFORMED, Kind, Reader, text_encoder
 from headrace.errors import CorruptionError
 
@@ -62,7 +62,7 @@ class LogRows(_Names):
             raise CorruptionError(f"a row of {self.table} ends too early")
         return values, at
 
-    def changes(self, rows: Rows, source: Callable[[int], bytes]) -> Iterator[Change]:
+    def changes(self, rows: RowsEvent, source: Callable[[int], bytes]) -> Iterator[Change]:
         """The changes of an event; `source` says what is told of its row of a number."""
         if rows.columns != len(self._readers):
             raise CorruptionError(f"rows of {self.table} have {rows.columns} columns")
@@ -74,7 +74,7 @@ class LogRows(_Names):
             if not self._readers:
                 break
 
-    def change(self, rows: Rows, at: int, said: bytes) -> tuple[Sequence[Change], int]:
+    def change(self, rows: RowsEvent, at: int, said: bytes) -> tuple[Sequence[Change], int]:
         """What the row at a position has changed, which is two for another key; and where it ends."""
         values, at = self.row(rows.data, at)
         if rows.op == "c":

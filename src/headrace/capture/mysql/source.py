@@ -22,7 +22,7 @@ from typing import Any
 
 from headrace.capture.change import ChangeBlock, Item, Position, TableSchema, Transaction
 from headrace.capture.mysql.address import MysqlAddress
-from headrace.capture.mysql.binlog import Event, EventType, Gtid, read_gtid, read_payload
+from headrace.capture.mysql.binlog import BinlogEvent, EventType, Gtid, read_gtid, read_payload
 from headrace.capture.mysql.catalog import Table, read_tables
 from headrace.capture.mysql.chunks import (
     AwaitedChunk,
@@ -35,7 +35,7 @@ from headrace.capture.mysql.chunks import (
 )
 from headrace.capture.mysql.connection import Connection, ServerError
 from headrace.capture.mysql.frozen import FrozenDatabase
-from headrace.capture.mysql.group import Group
+from headrace.capture.mysql.group import BinlogTransaction
 from headrace.capture.mysql.gtid import DomainPositions, GtidSet
 from headrace.capture.mysql.resuming import Server, is_same_server, why_not_resumed
 from headrace.capture.mysql.setup import find_lacks, setting_lacks
@@ -367,7 +367,7 @@ class _Session:
 
     # --- changes ------------------------------------------------------------------------------
 
-    def _begun(self, event: Event) -> Transaction | None:
+    def _begun(self, event: BinlogEvent) -> Transaction | None:
         """The transaction that begins; None for one that has nothing for us."""
         if event.type == EventType.FORMAT_DESCRIPTION and not event.is_artificial:
             self.tables.forget_maps()
@@ -376,7 +376,7 @@ class _Session:
         if event.type not in (EventType.GTID, EventType.MARIADB_GTID):
             return None
         gtid = read_gtid(event)
-        group = Group(self, gtid)
+        group = BinlogTransaction(self, gtid)
         position = {**self.position, "file": self.stream.file, "pos": self.stream.position}
         items = self._items_of(group, position)
         first = next(items, None)
@@ -389,7 +389,7 @@ class _Session:
             changes=chain([first], items),
         )
 
-    def _items_of(self, group: Group, position: dict[str, Any]) -> Iterator[Item | ChangeBlock]:
+    def _items_of(self, group: BinlogTransaction, position: dict[str, Any]) -> Iterator[Item | ChangeBlock]:
         """The items of a transaction; `position` is complete once they have ended."""
         items, self._items = self._items, []
         yield from items
@@ -412,7 +412,7 @@ class _Session:
             self._read.add(int(gtid.origin), gtid.server_id, gtid.number)
         self.position = {**self.position, "last": list(self.stream.place)}
 
-    def _next(self) -> Event:
+    def _next(self) -> BinlogEvent:
         while (event := self.stream.next(_LONG_S)) is None:
             pass
         return event

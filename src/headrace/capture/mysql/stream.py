@@ -7,7 +7,7 @@ ones are counted here.
 
 import time
 
-from headrace.capture.mysql.binlog import Event, EventReader, EventType, read_rotate
+from headrace.capture.mysql.binlog import BinlogEvent, EventReader, EventType, read_rotate
 from headrace.capture.mysql.chunks import Place, place_of
 from headrace.capture.mysql.connection import Connection
 from headrace.capture.mysql.gtid import GtidSet
@@ -46,7 +46,7 @@ class BinlogStream:
         """Everything before was handed over."""
         return place_of(self.file, self.position)
 
-    def next(self, wait_s: float) -> Event | None:
+    def next(self, wait_s: float) -> BinlogEvent | None:
         """The next event of a transaction; None if none comes within `wait_s`, or a heartbeat says so."""
         data = self._connection.stream(wait_s)
         now = time.monotonic()

@@ -17,7 +17,7 @@ from headrace.capture.postgres.rows import RowWriter
 from headrace.capture.postgres.values import Kind
 from headrace.errors import CorruptionError
 from headrace.kernels import (
-    Found,
+    FoundMessages,
     RowColumnLayout,
     RowEncoder,
     RowTable,
@@ -56,7 +56,7 @@ class MessageBlock(ChangeBlock):
     def __init__(
         self,
         data: bytes,
-        found: Found,
+        found: FoundMessages,
         tables: RowTables,
         encoder: RowEncoder,
         *,

@@ -23,7 +23,7 @@ from headrace.capture.postgres.protocol import (
     status_update,
 )
 from headrace.errors import ConfigError, CorruptionError, RequestError, RetriableError
-from headrace.kernels import Found, RowTables, find_answers
+from headrace.kernels import FoundMessages, RowTables, find_answers
 
 __all__ = ["Connection", "Row", "ServerError", "format_lsn", "parse_lsn"]
 
@@ -214,9 +214,9 @@ class Connection:
             raise RetriableError(f"{self.address} has ended the replication stream")
         return b""
 
-    def stream_rows_of(self, tables: RowTables) -> tuple[bytes, Found]:
+    def stream_rows_of(self, tables: RowTables) -> tuple[bytes, FoundMessages]:
         """What has arrived of the stream next, as long as it is rows of these tables; it may be nothing."""
-        found = Found(0, 0, 0, ())
+        found = FoundMessages(0, 0, 0, ())
 
         def find_end(kept: bytearray, begin: int) -> int:
             nonlocal found

@@ -1,7 +1,7 @@
 """What PostgreSQL's `pgoutput` plugin says, protocol version 1, as values.
 
 A transaction arrives once it is committed, whole and in the order of commits: `Begin`, rows,
-`Commit`. A `Relation` describes a table before its first row, and again when it has changed.
+`Commit`. A `RelationMessage` describes a table before its first row, and again when it has changed.
 `read_message` reads one message by itself; `Transactions` also holds them to that order, and
 says what a row is of. Whatever does not fit is a CorruptionError.
 """
@@ -24,8 +24,8 @@ __all__ = [
     "LogicalMessage",
     "Message",
     "Origin",
-    "Relation",
     "RelationColumn",
+    "RelationMessage",
     "Row",
     "Transactions",
     "Truncate",
@@ -87,7 +87,7 @@ class RelationColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class Relation:
+class RelationMessage:
     """A table; `replica_identity` is d(efault), n(othing), f(ull) or i(ndex)."""
 
     oid: int
@@ -144,7 +144,18 @@ class LogicalMessage:
     content: bytes
 
 
-Message = Begin | Commit | Origin | Relation | TypeName | Insert | Update | Delete | Truncate | LogicalMessage
+Message = (
+    Begin
+    | Commit
+    | Origin
+    | RelationMessage
+    | TypeName
+    | Insert
+    | Update
+    | Delete
+    | Truncate
+    | LogicalMessage
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,12 +214,12 @@ def _origin(read: Body) -> Origin:
     return Origin(read.unsigned(8), read.text())
 
 
-def _relation(read: Body) -> Relation:
+def _relation(read: Body) -> RelationMessage:
     oid, schema, name = read.unsigned(4), read.text(), read.text()
     identity = read.take(1).decode("latin-1")
     columns = tuple(_relation_column(read) for _ in range(read.unsigned(2)))
     # An empty schema stands for pg_catalog.
-    return Relation(oid, schema or "pg_catalog", name, identity, columns)
+    return RelationMessage(oid, schema or "pg_catalog", name, identity, columns)
 
 
 def _relation_column(read: Body) -> RelationColumn:
@@ -309,7 +320,7 @@ class Transactions:
     """
 
     def __init__(self) -> None:
-        self.relations: dict[int, Relation] = {}
+        self.relations: dict[int, RelationMessage] = {}
         self.open: Begin | None = None
 
     def read(self, payload: bytes) -> Message:
@@ -327,7 +338,7 @@ class Transactions:
                 if self.open is None or message.commit_lsn != self.open.final_lsn:
                     raise _out_of_order("a transaction ends that has not begun")
                 self.open = None
-            case Relation():
+            case RelationMessage():
                 self.relations[message.oid] = message
             case Update():
                 self._check(message.relation_oid, message.new)

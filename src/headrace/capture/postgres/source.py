@@ -35,7 +35,7 @@ from headrace.capture.postgres.pgoutput import (
     Delete,
     Insert,
     Message,
-    Relation,
+    RelationMessage,
     Transactions,
     Truncate,
     Update,
@@ -429,7 +429,7 @@ class _Session:
 
     def _of_message(self, begin: Begin, lsn: int, message: Message) -> Iterator[Item]:
         match message:
-            case Relation():
+            case RelationMessage():
                 self.tables.note(message)
             case Insert():
                 yield from self.tables.before_row(message.relation_oid)

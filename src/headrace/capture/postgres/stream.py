@@ -9,7 +9,7 @@ import time
 from headrace.capture.postgres.connection import Connection, format_lsn
 from headrace.capture.postgres.pgoutput import Keepalive, WalData, read_copy_data
 from headrace.capture.postgres.sql import identifier, literal
-from headrace.kernels import Found, RowTables
+from headrace.kernels import FoundMessages, RowTables
 
 __all__ = ["ReplicationStream"]
 
@@ -55,7 +55,7 @@ class ReplicationStream:
             if self._keepalive(message):
                 return None
 
-    def rows_of(self, tables: RowTables) -> tuple[bytes, Found]:
+    def rows_of(self, tables: RowTables) -> tuple[bytes, FoundMessages]:
         """The messages that have arrived next, as long as they are rows of these tables; it may be none."""
         data, found = self._connection.stream_rows_of(tables)
         self._received_lsn = max(self._received_lsn, found.last_place)

@@ -12,7 +12,7 @@ from headrace.capture.change import Item, Resnapshot, TableSchema
 from headrace.capture.postgres.blocks import row_table
 from headrace.capture.postgres.catalog import Table, TableColumn, Types, read_tables
 from headrace.capture.postgres.connection import Connection
-from headrace.capture.postgres.pgoutput import Relation, RelationColumn
+from headrace.capture.postgres.pgoutput import RelationColumn, RelationMessage
 from headrace.capture.postgres.rows import RowColumn, RowWriter
 from headrace.errors import RequestError
 from headrace.kernels import RowTable, RowTables
@@ -30,7 +30,7 @@ class CapturedTables:
         self._queries, self._wanted, self._types = queries, tuple(wanted), types
         self.tables: Mapping[str, Table] = read_tables(queries, wanted)
         self.shapes: Mapping[str, str] = {}
-        self._noted: dict[int, Relation] = {}
+        self._noted: dict[int, RelationMessage] = {}
         self._writers: dict[int, RowWriter | None] = {}
         self._row_tables: dict[int, RowTable] = {}
         self._plain: RowTables | None = None
@@ -107,7 +107,7 @@ class CapturedTables:
 
     # --- described by the stream --------------------------------------------------------------
 
-    def note(self, relation: Relation) -> None:
+    def note(self, relation: RelationMessage) -> None:
         """Takes note of a description, which counts from the next row of the table on.
 
         Partitions are described too, though their rows come as rows of the whole table.
@@ -122,7 +122,7 @@ class CapturedTables:
             self._plain = None
         return () if relation is None else self._described(relation)
 
-    def _described(self, relation: Relation) -> Iterator[Item]:
+    def _described(self, relation: RelationMessage) -> Iterator[Item]:
         """What a description means for the table's topic."""
         name = f"{relation.schema}.{relation.name}"
         table = self._now(relation, name)
@@ -148,7 +148,7 @@ class CapturedTables:
         if table is not None:
             self._row_tables[oid] = table
 
-    def _is_captured(self, relation: Relation, name: str, now: Table | None) -> bool:
+    def _is_captured(self, relation: RelationMessage, name: str, now: Table | None) -> bool:
         """Whether rows under this name are wanted; RequestError if a captured table has got it just now.
 
         Rows from before a table was renamed or dropped may come long after that. They are
@@ -161,12 +161,12 @@ class CapturedTables:
             raise _renamed(captured_as, name)
         return captured_as is None and not self._wanted and now is not None
 
-    def _now(self, relation: Relation, name: str) -> Table | None:
+    def _now(self, relation: RelationMessage, name: str) -> Table | None:
         """The table as the catalog has it now, which may be later than what the stream describes."""
         found = read_tables(self._queries, [name]).get(name)
         return found if found is not None and found.oid == relation.oid else None
 
-    def _schema(self, relation: Relation, writer: RowWriter, table: Table | None) -> TableSchema:
+    def _schema(self, relation: RelationMessage, writer: RowWriter, table: Table | None) -> TableSchema:
         """The table for the schema topic, as it is from here on."""
         described = Table(
             oid=relation.oid,
@@ -187,7 +187,7 @@ def _same(column: RelationColumn, table: Table | None) -> TableColumn | None:
     return now
 
 
-def _key_of(relation: Relation, name: str, table: Table | None) -> Sequence[str]:
+def _key_of(relation: RelationMessage, name: str, table: Table | None) -> Sequence[str]:
     """The replica identity says which columns; where whole rows are logged, the catalog."""
     if relation.replica_identity in ("d", "i"):
         return [each.name for each in relation.columns if each.in_identity]

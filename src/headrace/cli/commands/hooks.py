@@ -75,7 +75,7 @@ def disable(
 
 def _turn(place: "_Place", name: str, *, enabled: bool, output: Output) -> None:
     from headrace.hooks import state_topic
-    from headrace.hooks.log import Switch, switch_key
+    from headrace.hooks.log import HookSwitch, switch_key
 
     found = [each for each in place.hooks() if each["hook"] == name]
     if len(found) != 1:
@@ -84,7 +84,7 @@ def _turn(place: "_Place", name: str, *, enabled: bool, output: Output) -> None:
         raise RequestError(
             f"{what} a hook {name!r} (the hooks are: {known}); name the application with --data"
         )
-    switch = Switch(enabled=enabled, reason="by `headrace hooks`", at_ms=SystemClock().now_ms())
+    switch = HookSwitch(enabled=enabled, reason="by `headrace hooks`", at_ms=SystemClock().now_ms())
     refused: list[Any] = []
     sender = new_producer(place.bootstrap)
     sender.produce(

@@ -24,7 +24,7 @@ from headrace.nearest import no_such
 
 if TYPE_CHECKING:
     from headrace.app.status import AppDescription, ViewDescription
-    from headrace.views import Change, Condition, Order, Snapshot, ViewStore
+    from headrace.views import Condition, Order, Snapshot, ViewChange, ViewStore
 
 __all__ = ["DataOption", "app", "described_in", "folder_of"]
 
@@ -255,7 +255,7 @@ def _conditions(view: "ViewDescription", given: Sequence[str] | None) -> "list[C
     return found
 
 
-def _changes(store: "ViewStore", view: str, output: Output) -> "Iterator[Change]":
+def _changes(store: "ViewStore", view: str, output: Output) -> "Iterator[ViewChange]":
     """New changes, for ever; where some are lost to a rebuild or to retention, that is said."""
     since = store.last_sequence(view)
     while True:
@@ -271,7 +271,7 @@ def _changes(store: "ViewStore", view: str, output: Output) -> "Iterator[Change]
         time.sleep(POLL_S)
 
 
-def _compared(store: "ViewStore", view: str) -> "Iterator[Change]":
+def _compared(store: "ViewStore", view: str) -> "Iterator[ViewChange]":
     """The same for a store that keeps no changes: what differs from the rows of the last look."""
     from headrace.cli.show.views import differences
     from headrace.views import rows_to_json

@@ -7,7 +7,7 @@ from headrace.cli.terminal.output import Output, cell, table_text
 
 if TYPE_CHECKING:
     from headrace.app.status import AppDescription
-    from headrace.views import Change, Condition, ViewSchema
+    from headrace.views import Condition, ViewChange, ViewSchema
 
 __all__ = ["ChangePrinter", "described_views", "differences", "render_change", "render_rows", "render_views"]
 
@@ -59,7 +59,7 @@ def _shown(value: Any) -> Any:
     return value
 
 
-def render_change(change: "Change", kind: str) -> str:
+def render_change(change: "ViewChange", kind: str) -> str:
     """One line: why, which row, and what of it is new."""
     before, after = change.before or {}, change.after or {}
     key = " ".join(f"{name}={cell(value)}" for name, value in change.key.items())
@@ -80,15 +80,15 @@ def _value(name: str, before: Any, after: Any, *, is_new: bool) -> str:
 
 def differences(
     before: Mapping[Any, Row], after: Mapping[Any, Row], key: Sequence[str], batch_id: int, sequence: int
-) -> "Iterator[Change]":
+) -> "Iterator[ViewChange]":
     """What has to change in the one to make it the other, row by row, numbered behind `sequence`."""
-    from headrace.views import Change, ChangeKind
+    from headrace.views import ChangeKind, ViewChange
 
     changed = [each for each in {**before, **after} if before.get(each) != after.get(each)]
     for number, each in enumerate(changed, sequence + 1):
         old, new = before.get(each), after.get(each)
         row = new or old or {}
-        yield Change(
+        yield ViewChange(
             sequence=number,
             batch_id=batch_id,
             kind=int(ChangeKind.RETRACTION if new is None else ChangeKind.UPDATE),
@@ -113,7 +113,7 @@ class ChangePrinter:
         if as_csv:
             self._print_csv(["sequence", "kind", *schema.columns.names])
 
-    def show(self, change: "Change") -> None:
+    def show(self, change: "ViewChange") -> None:
         from headrace.views import ChangeKind
 
         if not (self._meets(change.after) or self._meets(change.before)):

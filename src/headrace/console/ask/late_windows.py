@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from headrace.records import LATE_PREFIX, read_headers
-from headrace.views import Change, ChangeKind
+from headrace.views import ChangeKind, ViewChange
 
 __all__ = ["LateCounts", "LateWindows"]
 
@@ -49,7 +49,7 @@ class LateWindows:
             window.dropped += _number(said.get("rows")) or 1
             window.late_by_us = max(window.late_by_us, _number(said.get("late_by_us")) or 0)
 
-    def changed(self, view: str, changes: Iterable[Change]) -> None:
+    def changed(self, view: str, changes: Iterable[ViewChange]) -> None:
         """Changes of a view; only corrections matter."""
         for change in changes:
             if change.kind == ChangeKind.CORRECTION:

@@ -15,7 +15,13 @@ from headrace.app.status import (
 )
 from headrace.console.ask.groups import group_lags
 from headrace.console.ask.lag_history import GroupLag
-from headrace.console.ask.pipeline_state import AppSnapshot, Rates, graph_state, queries_state, rebuild_state
+from headrace.console.ask.pipeline_state import (
+    AppSnapshot,
+    CounterRates,
+    graph_state,
+    queries_state,
+    rebuild_state,
+)
 from headrace.console.ask.records import PageLimits, bounds, read_last, records_to_json
 from headrace.console.ask.view_state import not_built, view_statuses
 from headrace.console.context import ConsoleContext
@@ -36,7 +42,7 @@ class PipelineWatch(Watch[dict[str, Any]]):
 
     def __init__(self, context: ConsoleContext) -> None:
         self._context = context
-        self._rates = Rates()
+        self._rates = CounterRates()
         self._states: tuple[int, dict[str, OperatorState]] = (-_STATE_MS, {})
         super().__init__(self.look, _WATCH_S)
 

@@ -18,7 +18,7 @@ from headrace.app.status import (
 from headrace.console.api.parameters import format_rfc3339
 from headrace.console.ask.lag_history import GroupLag
 
-__all__ = ["AppSnapshot", "Rates", "graph_state", "queries_state", "rebuild_state"]
+__all__ = ["AppSnapshot", "CounterRates", "graph_state", "queries_state", "rebuild_state"]
 
 _ENDED = ("failed", STOPPED)
 _RATE_SPAN_MS = 10_000
@@ -180,7 +180,7 @@ def rebuild_state(snapshot: AppSnapshot) -> dict[str, Any] | None:
 
 
 @dataclass(slots=True)
-class Rates:
+class CounterRates:
     """Counters by name over the last ten seconds; a rate needs two looks."""
 
     _looks: deque[tuple[int, Mapping[str, int]]] = field(default_factory=deque)

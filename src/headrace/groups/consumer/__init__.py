@@ -8,10 +8,10 @@ from headrace.groups.consumer.heartbeat import heartbeat, preferred_assignor
 from headrace.groups.consumer.leaving import dismiss, expire, next_deadline_ms, touch, woken
 from headrace.groups.consumer.messages import ConsumerHeartbeat, ConsumerReply
 from headrace.groups.consumer.state import (
-    Catalog,
     ConsumerGroup,
     ConsumerMember,
     ConsumerState,
+    KnownTopics,
     MemberState,
     replay,
 )
@@ -19,12 +19,12 @@ from headrace.groups.consumer.topic_regex import TopicRegex
 
 __all__ = [
     "ASSIGNORS",
-    "Catalog",
     "ConsumerGroup",
     "ConsumerHeartbeat",
     "ConsumerMember",
     "ConsumerReply",
     "ConsumerState",
+    "KnownTopics",
     "MemberState",
     "TopicRegex",
     "dismiss",

@@ -12,9 +12,9 @@ from headrace.groups.consumer.messages import JOIN, LEAVE, LEAVE_FOR_NOW, Consum
 from headrace.groups.consumer.reconcile import reconcile
 from headrace.groups.consumer.state import (
     NOTHING,
-    Catalog,
     ConsumerGroup,
     ConsumerMember,
+    KnownTopics,
     MemberState,
     changes,
 )
@@ -35,7 +35,11 @@ class _RefusedError(Exception):
 
 
 def heartbeat(
-    group: ConsumerGroup, request: ConsumerHeartbeat, catalog: Catalog, settings: GroupSettings, now_ms: int
+    group: ConsumerGroup,
+    request: ConsumerHeartbeat,
+    catalog: KnownTopics,
+    settings: GroupSettings,
+    now_ms: int,
 ) -> Decision[ConsumerGroup]:
     """One beat of a member: the reply is a `ConsumerReply`. A refused request changes nothing."""
     try:
@@ -81,7 +85,11 @@ def _malformed(request: ConsumerHeartbeat) -> str | None:
 
 
 def _stay(
-    group: ConsumerGroup, request: ConsumerHeartbeat, catalog: Catalog, settings: GroupSettings, now_ms: int
+    group: ConsumerGroup,
+    request: ConsumerHeartbeat,
+    catalog: KnownTopics,
+    settings: GroupSettings,
+    now_ms: int,
 ) -> Decision[ConsumerGroup]:
     before = group
     group, member = _admit(group, request, settings)
@@ -191,7 +199,7 @@ def _updated(member: ConsumerMember, request: ConsumerHeartbeat) -> ConsumerMemb
 
 
 def _resubscribed(
-    group: ConsumerGroup, member: ConsumerMember, catalog: Catalog, settings: GroupSettings
+    group: ConsumerGroup, member: ConsumerMember, catalog: KnownTopics, settings: GroupSettings
 ) -> ConsumerGroup:
     """The group with the member as it is now; a new epoch if subscriptions or topics changed."""
     known = group.members.get(member.member_id)
@@ -231,7 +239,7 @@ def _sees_otherwise(
     return False
 
 
-def _subscribed(wanted: Iterable[frozenset[str]], catalog: Catalog) -> Mapping[str, TopicInfo]:
+def _subscribed(wanted: Iterable[frozenset[str]], catalog: KnownTopics) -> Mapping[str, TopicInfo]:
     """The topics that any member wants and that exist."""
     names = frozenset[str]().union(*wanted)
     found = {name: catalog.topics[name] for name in sorted(names) if name in catalog.topics}
@@ -239,7 +247,7 @@ def _subscribed(wanted: Iterable[frozenset[str]], catalog: Catalog) -> Mapping[s
     return {name: replace(info, internal=False) for name, info in found.items()}
 
 
-def _wanted(member: ConsumerMember, catalog: Catalog, settings: GroupSettings) -> frozenset[str]:
+def _wanted(member: ConsumerMember, catalog: KnownTopics, settings: GroupSettings) -> frozenset[str]:
     """Topics by name, and by pattern where they are not the broker's own and its user may know of them.
 
     A topic that the user may not know of is not even compared with the pattern.
@@ -255,7 +263,7 @@ def _wanted(member: ConsumerMember, catalog: Catalog, settings: GroupSettings) -
     }
 
 
-def _retarget(group: ConsumerGroup, catalog: Catalog, settings: GroupSettings) -> ConsumerGroup:
+def _retarget(group: ConsumerGroup, catalog: KnownTopics, settings: GroupSettings) -> ConsumerGroup:
     """A target assignment for the group's epoch, unless there is one."""
     if group.target_epoch == group.epoch:
         return group

@@ -24,10 +24,10 @@ from headrace.groups.events import (
 
 __all__ = [
     "NOTHING",
-    "Catalog",
     "ConsumerGroup",
     "ConsumerMember",
     "ConsumerState",
+    "KnownTopics",
     "MemberState",
     "changes",
     "replay",
@@ -37,7 +37,7 @@ NOTHING: Partitions = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Catalog:
+class KnownTopics:
     """The topics there are. `version` changes with any of them, so that groups look only then.
 
     `visible_to` says which of them a user at a host may know of, where not everybody may

@@ -43,7 +43,7 @@ from headrace.groups.share.membership import (
     replay_member,
     rouse,
 )
-from headrace.groups.share.partition import Burial, Reason, RecordRun, RecordState, SharePartition, Span
+from headrace.groups.share.partition import Burial, GiveUpReason, RecordRun, RecordState, SharePartition, Span
 from headrace.groups.share.sessions import FINAL, INITIAL, Sessions, ShareSession
 
 __all__ = [
@@ -56,7 +56,7 @@ __all__ = [
     "AckType",
     "Acquired",
     "Burial",
-    "Reason",
+    "GiveUpReason",
     "RecordRun",
     "RecordState",
     "Sessions",

@@ -11,7 +11,7 @@ from headrace.groups.share.config import ShareConfig
 from headrace.groups.share.decision import ShareDecision
 from headrace.groups.share.events import SharePartitionSaved
 from headrace.groups.share.partition import (
-    Reason,
+    GiveUpReason,
     RecordRun,
     RecordState,
     SharePartition,
@@ -90,21 +90,21 @@ def _acknowledged(run: RecordRun, kind: AckType, config: ShareConfig, now_ms: in
         case AckType.GAP:
             return replace(run, state=RecordState.ARCHIVED)
         case AckType.REJECT:
-            return _given_up(run, config, Reason.REJECTED)
+            return _given_up(run, config, GiveUpReason.REJECTED)
         case AckType.RELEASE:
-            return _freed(run, config, Reason.RELEASED)
+            return _freed(run, config, GiveUpReason.RELEASED)
         case AckType.RENEW:
             return replace(run, deadline_ms=now_ms + config.lock_duration_ms)
 
 
-def _freed(run: RecordRun, config: ShareConfig, reason: Reason) -> RecordRun:
+def _freed(run: RecordRun, config: ShareConfig, reason: GiveUpReason) -> RecordRun:
     """Available to the next member, unless it was delivered often enough."""
     if run.deliveries >= config.delivery_count_limit:
         return _given_up(run, config, reason)
     return replace(run, state=RecordState.AVAILABLE, member="", deadline_ms=0)
 
 
-def _given_up(run: RecordRun, config: ShareConfig, reason: Reason) -> RecordRun:
+def _given_up(run: RecordRun, config: ShareConfig, reason: GiveUpReason) -> RecordRun:
     state = RecordState.ARCHIVING if config.dead_letters else RecordState.ARCHIVED
     return replace(run, state=state, reason=reason, member="", deadline_ms=0)
 
@@ -130,7 +130,7 @@ def release(
         if run.state is RecordState.ACQUIRED and run.member == member:
             found = True
             run = (
-                _freed(run, config, Reason.EXPIRED)
+                _freed(run, config, GiveUpReason.EXPIRED)
                 if delivered
                 else replace(
                     run,
@@ -158,7 +158,7 @@ def expire(
                 run = replace(run, deadline_ms=now_ms + config.lock_duration_ms)
             else:
                 ended = True
-                run = _freed(run, config, Reason.EXPIRED)
+                run = _freed(run, config, GiveUpReason.EXPIRED)
         runs.append(run)
     return _changed(partition, runs, ended)
 

@@ -28,7 +28,7 @@ from headrace.groups.share.events import (
     SharePartitionRemoved,
     SharePartitionSaved,
 )
-from headrace.groups.share.partition import Burial, Reason, RecordRun, RecordState, SharePartition, Span
+from headrace.groups.share.partition import Burial, GiveUpReason, RecordRun, RecordState, SharePartition, Span
 
 __all__ = ["VERSION", "decode", "encode"]
 
@@ -185,7 +185,7 @@ def _runs(start: int, said: list[list[Any]], members: list[str]) -> tuple[Record
                 state=RecordState(state),
                 deliveries=deliveries,
                 member=members[member] if member >= 0 else "",
-                reason=Reason(reason),
+                reason=GiveUpReason(reason),
             )
         )
         start += count

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from headrace.groups.codes import Code
-from headrace.groups.consumer import Catalog
+from headrace.groups.consumer import KnownTopics
 from headrace.groups.events import Partitions, TopicPartition
 from headrace.groups.share.config import ShareConfig
 from headrace.groups.share.decision import ShareDecision
@@ -106,7 +106,7 @@ class ShareGroup:
         return min((member.session_deadline_ms for member in self.members.values()), default=None)
 
 
-def assignment(member: ShareMember, catalog: Catalog) -> Partitions:
+def assignment(member: ShareMember, catalog: KnownTopics) -> Partitions:
     """What a member reads of the topics that there are."""
     found = (catalog.topics.get(name) for name in member.topic_names)
     return frozenset(
@@ -117,7 +117,7 @@ def assignment(member: ShareMember, catalog: Catalog) -> Partitions:
 def heartbeat(
     group: ShareGroup,
     request: ShareHeartbeat,
-    catalog: Catalog,
+    catalog: KnownTopics,
     config: ShareConfig,
     *,
     max_size: int,

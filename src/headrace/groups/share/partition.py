@@ -26,7 +26,7 @@ from uuid import UUID
 __all__ = [
     "FINISHED",
     "Burial",
-    "Reason",
+    "GiveUpReason",
     "RecordRun",
     "RecordState",
     "SharePartition",
@@ -51,7 +51,7 @@ _NO_END = 2**63 - 1
 FINISHED = frozenset({RecordState.ACKNOWLEDGED, RecordState.ARCHIVED})
 
 
-class Reason(StrEnum):
+class GiveUpReason(StrEnum):
     """Why a record was given up."""
 
     NONE = ""
@@ -76,7 +76,7 @@ class RecordRun:
     state: RecordState
     deliveries: int = 0
     member: str = ""
-    reason: Reason = Reason.NONE
+    reason: GiveUpReason = GiveUpReason.NONE
     deadline_ms: int = field(default=0, compare=False)
 
     @property

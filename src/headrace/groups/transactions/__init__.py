@@ -14,7 +14,7 @@ from headrace.groups.transactions.journal import decode, encode
 from headrace.groups.transactions.recovery import Open, Recovered, Stray, recover
 from headrace.groups.transactions.state import (
     Claim,
-    Decided,
+    DecidedEnd,
     EndVerdict,
     Ongoing,
     Transactional,
@@ -23,7 +23,7 @@ from headrace.groups.transactions.state import (
 
 __all__ = [
     "Claim",
-    "Decided",
+    "DecidedEnd",
     "EndVerdict",
     "InitRequest",
     "Ongoing",

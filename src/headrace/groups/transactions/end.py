@@ -17,7 +17,7 @@ from headrace.groups.settings import GroupSettings
 from headrace.groups.transactions.state import (
     MAX_EPOCH,
     Claim,
-    Decided,
+    DecidedEnd,
     EndVerdict,
     Ongoing,
     Transactional,
@@ -62,7 +62,7 @@ def end(
     return _decide(producer, commit=commit, bumps=bumps, ends=ends, new_id=new_id, now_ms=now_ms)
 
 
-def _repeated(producer: Transactional, decided: Decided, *, commit: bool, bumps: bool) -> Code:
+def _repeated(producer: Transactional, decided: DecidedEnd, *, commit: bool, bumps: bool) -> Code:
     """The answer to the end of a transaction after which the epoch went on."""
     if not bumps or producer.ongoing is not None or (commit and not decided.commit):
         return Code.PRODUCER_FENCED
@@ -89,7 +89,7 @@ def _decide(
     ongoing = producer.ongoing or Ongoing(started_ms=now_ms)
     claim = producer.claim
     following = Claim(claim.producer_id, claim.epoch + 1) if bumps else claim
-    decided = Decided(
+    decided = DecidedEnd(
         claim=claim,
         marker_epoch=following.epoch,
         commit=commit,

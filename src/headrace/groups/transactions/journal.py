@@ -19,7 +19,7 @@ import orjson
 from headrace.errors import CorruptionError
 from headrace.groups.events import Partitions, TopicPartition
 from headrace.groups.transactions.events import TransactionalRemoved, TransactionalSaved, TransactionEvent
-from headrace.groups.transactions.state import Claim, Decided, Transactional
+from headrace.groups.transactions.state import Claim, DecidedEnd, Transactional
 
 __all__ = ["VERSION", "decode", "encode"]
 
@@ -47,7 +47,7 @@ def _key(transactional_id: str) -> bytes:
     return orjson.dumps({"v": _KEY_VERSION, "kind": "transaction", "id": transactional_id})
 
 
-def _decided_value(decided: Decided) -> dict[str, Any]:
+def _decided_value(decided: DecidedEnd) -> dict[str, Any]:
     partitions: dict[str, list[int]] = {}
     ends: dict[str, list[int]] = {}
     for topic_id, index in sorted(decided.partitions):
@@ -102,8 +102,8 @@ def _producer(transactional_id: str, said: dict[str, Any]) -> Transactional:
     )
 
 
-def _decided(said: dict[str, Any]) -> Decided:
-    return Decided(
+def _decided(said: dict[str, Any]) -> DecidedEnd:
+    return DecidedEnd(
         claim=Claim(*said["producer"]),
         marker_epoch=said["marker_epoch"],
         commit=said["commit"],

@@ -32,7 +32,7 @@ from headrace.groups.events import Partitions, TopicPartition
 __all__ = [
     "MAX_EPOCH",
     "Claim",
-    "Decided",
+    "DecidedEnd",
     "EndVerdict",
     "Ongoing",
     "TransactionState",
@@ -73,7 +73,7 @@ class Ongoing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decided:
+class DecidedEnd:
     """How a transaction ends; of `claim`, as its producer was when it was decided.
 
     `partitions` and `groups` are what is to be told; nothing is left of them once `complete`.
@@ -119,7 +119,7 @@ class Transactional:
     last: Claim | None = None
     timeout_ms: int = 0
     ongoing: Ongoing | None = None
-    decided: Decided | None = None
+    decided: DecidedEnd | None = None
     recovered: bool = False
     early: bool = False
     changed_ms: int = 0
@@ -137,7 +137,7 @@ class Transactional:
         return commit if self.decided.commit else abort
 
     @property
-    def unfinished(self) -> Decided | None:
+    def unfinished(self) -> DecidedEnd | None:
         """A decision that is still being carried out."""
         return self.decided if self.decided is not None and not self.decided.complete else None
 

@@ -11,7 +11,7 @@ from headrace.client import LARGEST_RECORD_BYTES
 from headrace.client.deadletters import shortened
 from headrace.client.write import OutputRecord
 from headrace.hooks.hook import hook_dead_topic, hook_group
-from headrace.hooks.log.records import TopicRecord, is_message_id
+from headrace.hooks.log.records import HookRecord, is_message_id
 from headrace.records import HOOK_ID_HEADER, HOOK_NAME_HEADER, STREAM_PREFIX, encode_headers
 
 __all__ = ["addressee", "dead_letter", "earlier_id", "gap_notice", "shortened_letter"]
@@ -19,7 +19,7 @@ __all__ = ["addressee", "dead_letter", "earlier_id", "gap_notice", "shortened_le
 _MAX_ADDED_BYTES = 2_048  # no header that a hook adds is longer
 
 
-def dead_letter(app: str, hook: str, record: TopicRecord, message_id: str, reason: str) -> OutputRecord:
+def dead_letter(app: str, hook: str, record: HookRecord, message_id: str, reason: str) -> OutputRecord:
     """The record, with the reason why it was given up."""
     own = tuple(each for each in record.headers if each[0] not in (HOOK_NAME_HEADER, HOOK_ID_HEADER))
     about = {
@@ -68,13 +68,13 @@ def gap_notice(app: str, hook: str, topic: str, partition: int, first: int, foll
     return OutputRecord(hook_dead_topic(app), None, None, headers)
 
 
-def addressee(record: TopicRecord) -> str | None:
+def addressee(record: HookRecord) -> str | None:
     """The only hook that a record is for; None if it is for all."""
     name = record.header(HOOK_NAME_HEADER)
     return None if name is None else name.decode(errors="replace")
 
 
-def earlier_id(record: TopicRecord) -> str | None:
+def earlier_id(record: HookRecord) -> str | None:
     """The message id of a record when it was given up."""
     value = (record.header(HOOK_ID_HEADER) or b"").decode(errors="replace")
     return value if is_message_id(value) else None

@@ -27,7 +27,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.records import Source
+from headrace.records import SourceRecord
 
 __all__ = ["Marks", "SourcePartition"]
 
@@ -69,14 +69,14 @@ class Marks:
         for place in [each for each in self._places if each[0] == topic]:
             del self._places[place]
 
-    def is_done(self, source: Source) -> bool:
+    def is_done(self, source: SourceRecord) -> bool:
         """Whether this record was handled before, here or elsewhere in the derived topic."""
         marked = self._places.get((source.topic, source.partition))
         if marked is None:
             return False
         return source.offset <= marked.frontier or (source.offset, source.row) in marked.above
 
-    def add(self, partition: int, source: Source) -> None:
+    def add(self, partition: int, source: SourceRecord) -> None:
         """A record in this partition of the derived topic is handled: delivered, muted or given up."""
         marked = self._places.setdefault((source.topic, source.partition), _Marked())
         marked.highest = max(marked.highest, source.offset)

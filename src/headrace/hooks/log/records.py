@@ -9,15 +9,15 @@ import hashlib
 import re
 from dataclasses import dataclass
 
-from headrace.records import SOURCE_HEADER, Headers, Source, last_header, parse_source_header
+from headrace.records import SOURCE_HEADER, Headers, SourceRecord, last_header, parse_source_header
 
-__all__ = ["TopicRecord", "is_message_id", "message_id", "source_of"]
+__all__ = ["HookRecord", "is_message_id", "message_id", "source_of"]
 
 _MESSAGE_ID = re.compile(r"msg_[0-9a-f]{32}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicRecord:
+class HookRecord:
     """A record of the topic that a hook follows."""
 
     topic: str
@@ -33,12 +33,12 @@ class TopicRecord:
         return last_header(self.headers, name)
 
 
-def source_of(record: TopicRecord) -> Source | None:
+def source_of(record: HookRecord) -> SourceRecord | None:
     """Where a derived record came from; None if it does not say."""
     return parse_source_header(record.header(SOURCE_HEADER))
 
 
-def message_id(followed: str, topic_id: str, source: Source) -> str:
+def message_id(followed: str, topic_id: str, source: SourceRecord) -> str:
     """The id of a message: always the same for one source, and different for any other.
 
     `followed` is the topic that hooks follow, since one record may go into several. A topic

@@ -20,9 +20,9 @@ from headrace.hooks.log.marks import Marks
 __all__ = [
     "COUNTS",
     "HookState",
+    "HookSwitch",
     "LastAttempt",
     "StateRecords",
-    "Switch",
     "apply_record",
     "state_key",
     "switch_key",
@@ -36,7 +36,7 @@ up, refused or tried too often; missed: removed by retention before they could b
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Switch:
+class HookSwitch:
     """Whether a hook is on, and why."""
 
     enabled: bool
@@ -135,7 +135,7 @@ class StateRecords:
     """The newest record of each key of a state topic."""
 
     states: dict[str, HookState] = field(default_factory=dict)
-    switches: dict[str, Switch] = field(default_factory=dict)
+    switches: dict[str, HookSwitch] = field(default_factory=dict)
 
     def is_enabled(self, hook: str) -> bool:
         """Whether it is on: it is unless it was turned off."""
@@ -159,7 +159,7 @@ def apply_record(records: StateRecords, key: bytes | None, value: bytes | None) 
     try:
         data = orjson.loads(value)
         if what == "switch":
-            records.switches[name] = Switch(**data)
+            records.switches[name] = HookSwitch(**data)
         elif what == "state":
             if data["format"] > FORMAT:
                 raise CorruptionError(

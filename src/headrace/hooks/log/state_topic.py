@@ -9,9 +9,9 @@ from headrace.client import Connection
 from headrace.client.topics import topic_names
 from headrace.errors import RetriableError
 from headrace.hooks.hook import Hook, hook_dead_topic, state_topic
-from headrace.hooks.log.records import TopicRecord
+from headrace.hooks.log.records import HookRecord
 from headrace.hooks.log.state import HookState, StateRecords, apply_record
-from headrace.hooks.log.topic_reader import PartitionEnd, TopicReader
+from headrace.hooks.log.topic_reader import HookReader, PartitionEnd
 from headrace.hooks.log.topics import FollowedTopic, TopicLookup
 
 __all__ = ["list_hooks", "read_state"]
@@ -23,14 +23,14 @@ def read_state(connection: Connection, topic: str) -> tuple[StateRecords, int]:
     """Everything on an application's state topic, and the next offset; the topic must exist."""
     records = StateRecords()
     quick = {"fetch_wait_max_ms": 10}  # a fetch that finds nothing marks the end
-    reader = TopicReader(connection, topic, {0: OFFSET_BEGINNING}, group=f"{topic}.reader", properties=quick)
+    reader = HookReader(connection, topic, {0: OFFSET_BEGINNING}, group=f"{topic}.reader", properties=quick)
     try:
         while True:
             items = reader.read(connection.request_timeout_ms / 1000)
             if not items:
                 raise RetriableError(f"topic {topic!r} cannot be read: no answer; try again")
             for item in items:
-                if isinstance(item, TopicRecord):
+                if isinstance(item, HookRecord):
                     apply_record(records, item.key, item.value)
                 elif isinstance(item, PartitionEnd):
                     return records, item.offset

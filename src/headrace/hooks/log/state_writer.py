@@ -15,7 +15,7 @@ from headrace.client.write import OutputRecord, RecordTooLarge, TransactionalWri
 from headrace.errors import RetriableError
 from headrace.hooks.hook import state_topic
 from headrace.hooks.log.dead_letters import shortened_letter
-from headrace.hooks.log.state import HookState, Switch, state_key, switch_key
+from headrace.hooks.log.state import HookState, HookSwitch, state_key, switch_key
 
 __all__ = ["StateOwner", "StateWriter"]
 
@@ -54,7 +54,7 @@ class StateWriter:
         self._producer = TransactionalWriter(connection, f"{app}.hooks")
         self._on_message = on_message
         self._waiting: dict[int, tuple[StateOwner, _Waiting]] = {}
-        self._switches: dict[str, Switch] = {}
+        self._switches: dict[str, HookSwitch] = {}
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -74,7 +74,7 @@ class StateWriter:
             waiting.letters.append(dead_letter)
         self._wake_up()
 
-    def turn(self, hook: str, switch: Switch) -> None:
+    def turn(self, hook: str, switch: HookSwitch) -> None:
         """Turns the hook on or off, durably."""
         self._switches[hook] = switch
         self._wake_up()
@@ -122,7 +122,7 @@ class StateWriter:
 
 
 def _records(
-    topic: str, waiting: list[tuple[StateOwner, _Waiting]], switches: Mapping[str, Switch]
+    topic: str, waiting: list[tuple[StateOwner, _Waiting]], switches: Mapping[str, HookSwitch]
 ) -> list[OutputRecord]:
     """Composed at once, so that states and dead letters are consistent."""
     records = [

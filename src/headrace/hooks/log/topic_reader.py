@@ -16,9 +16,9 @@ from confluent_kafka import (
 from headrace.client import Connection, consumer
 from headrace.client.topics import SILENT_LOGGER
 from headrace.errors import RequestError, RetriableError
-from headrace.hooks.log.records import TopicRecord
+from headrace.hooks.log.records import HookRecord
 
-__all__ = ["Item", "PartitionEnd", "PositionLost", "TopicReader"]
+__all__ = ["HookReader", "Item", "PartitionEnd", "PositionLost"]
 
 _READER: dict[str, Any] = {
     "isolation_level": "read_committed",
@@ -50,10 +50,10 @@ class PositionLost:
     partition: int
 
 
-Item = TopicRecord | PartitionEnd | PositionLost
+Item = HookRecord | PartitionEnd | PositionLost
 
 
-class TopicReader:
+class HookReader:
     """Some partitions of a topic, in order each; synchronous, for one thread at a time.
 
     Belongs to its group by name only: nobody shares the work, so nobody waits for a dead
@@ -119,9 +119,9 @@ class TopicReader:
         raise RequestError(f"topic {self._topic!r} cannot be read: {error.str()}", code=error.code())
 
 
-def _record(message: Message) -> TopicRecord:
+def _record(message: Message) -> HookRecord:
     headers: Any = message.headers() or ()
-    return TopicRecord(
+    return HookRecord(
         topic=str(message.topic()),
         partition=int(message.partition() or 0),
         offset=int(message.offset() or 0),

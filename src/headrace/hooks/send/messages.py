@@ -12,9 +12,9 @@ from typing import Any, Protocol
 import orjson
 
 from headrace.hooks.hook import Hook
-from headrace.hooks.log.records import TopicRecord, message_id
+from headrace.hooks.log.records import HookRecord, message_id
 from headrace.hooks.send.outcomes import DeliveryOutcome
-from headrace.records import Source
+from headrace.records import SourceRecord
 
 __all__ = ["Delivery", "HookSender", "record_fields", "sample_delivery", "time_text", "webhook_body"]
 
@@ -26,8 +26,8 @@ class Delivery:
     """A record to be sent; its id is the same however often that is done."""
 
     id: str
-    record: TopicRecord
-    source: Source
+    record: HookRecord
+    source: SourceRecord
 
 
 class HookSender(Protocol):
@@ -40,7 +40,7 @@ class HookSender(Protocol):
 
 def sample_delivery(hook: Hook, now_ms: int) -> Delivery:
     """A delivery that says it is a test; its id differs from that of any record."""
-    record = TopicRecord(
+    record = HookRecord(
         topic=hook.topic,
         partition=0,
         offset=0,
@@ -48,11 +48,11 @@ def sample_delivery(hook: Hook, now_ms: int) -> Delivery:
         key=None,
         value=orjson.dumps({"test": True, "hook": hook.name}),
     )
-    source = Source(hook.topic, 0, 0)
+    source = SourceRecord(hook.topic, 0, 0)
     return Delivery(id=message_id(hook.topic, f"test at {now_ms}", source), record=record, source=source)
 
 
-def webhook_body(record: TopicRecord, source: Source) -> bytes:
+def webhook_body(record: HookRecord, source: SourceRecord) -> bytes:
     """The JSON document that is posted; JSON values go through it to the last digit."""
     data, encoding = _data(record.value)
     key, key_encoding = _text(record.key)
@@ -67,7 +67,7 @@ def webhook_body(record: TopicRecord, source: Source) -> bytes:
     return orjson.dumps(body | {name: value for name, value in named.items() if value is not None})
 
 
-def record_fields(record: TopicRecord) -> dict[str, Any]:
+def record_fields(record: HookRecord) -> dict[str, Any]:
     """Names for a template: the fields of a JSON object, and the record's own."""
     value, key = _text(record.value)[0], _text(record.key)[0]
     own = {

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from headrace.errors import DiskError
 
-__all__ = ["Unreadable", "UnreadablePlaces"]
+__all__ = ["UnreadableBytes", "UnreadablePlaces"]
 
 logger = logging.getLogger("headrace.storage")
 
@@ -21,7 +21,7 @@ RETRY_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
+class UnreadableBytes:
     """Bytes `start` to `end` (exclusive) of a segment, or, if there are none, its way to `offset`.
 
     `tried` is the offset that was asked for last; until `retry_s` it is not tried again,
@@ -46,30 +46,30 @@ class UnreadablePlaces:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._places: dict[Path, Unreadable] = {}
+        self._places: dict[Path, UnreadableBytes] = {}
         self._lock = threading.Lock()
 
     def __bool__(self) -> bool:
         return bool(self._places)
 
-    def among(self, paths: Iterable[Path]) -> tuple[Unreadable, ...]:
+    def among(self, paths: Iterable[Path]) -> tuple[UnreadableBytes, ...]:
         """Those in files that are still there."""
         places = self._places.copy()
         return tuple(places[path] for path in paths if path in places)
 
-    def in_file(self, path: Path) -> Unreadable | None:
+    def in_file(self, path: Path) -> UnreadableBytes | None:
         return self._places.get(path)
 
     def note(self, path: Path, start: int, end: int, error: OSError) -> DiskError:
         """Bytes could not be read on the way to a reader; what is to be told."""
-        return self._take(Unreadable(path, start, end, -1, str(error.strerror or error)))
+        return self._take(UnreadableBytes(path, start, end, -1, str(error.strerror or error)))
 
     def note_way(self, path: Path, offset: int, error: OSError) -> DiskError:
         """An offset could not be found, since an index or headers could not be read."""
         reason, retry_s = str(error.strerror or error), self._clock() + RETRY_S
-        return self._take(Unreadable(path, 0, 0, offset, reason, offset, retry_s))
+        return self._take(UnreadableBytes(path, 0, 0, offset, reason, offset, retry_s))
 
-    def _take(self, place: Unreadable) -> DiskError:
+    def _take(self, place: UnreadableBytes) -> DiskError:
         with self._lock:
             is_new = place.path not in self._places
             self._places[place.path] = place
@@ -77,11 +77,11 @@ class UnreadablePlaces:
             logger.error("%s", place.error())
         return place.error()
 
-    def is_due(self, place: Unreadable, offset: int) -> bool:
+    def is_due(self, place: UnreadableBytes, offset: int) -> bool:
         """Whether it is time to try an offset again."""
         return place.tried != offset or self._clock() >= place.retry_s
 
-    def failed_again(self, place: Unreadable, offset: int, error: OSError) -> DiskError:
+    def failed_again(self, place: UnreadableBytes, offset: int, error: OSError) -> DiskError:
         """Also now what is at that offset could not be read."""
         with self._lock:
             reason = str(error.strerror or error)
@@ -89,7 +89,7 @@ class UnreadablePlaces:
             self._places[place.path] = place
         return place.error()
 
-    def was_read(self, place: Unreadable, start: int, end: int) -> None:
+    def was_read(self, place: UnreadableBytes, start: int, end: int) -> None:
         """Bytes of the place were read: at its beginning it becomes shorter, until nothing is left of it."""
         with self._lock:
             if start <= place.start and end < place.end:

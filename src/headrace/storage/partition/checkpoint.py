@@ -14,13 +14,13 @@ from crc32c import crc32c
 
 from headrace.storage.disk.disk import Disk, write_all
 
-__all__ = ["Checkpoint", "read_checkpoint", "write_checkpoint"]
+__all__ = ["SegmentCheckpoint", "read_checkpoint", "write_checkpoint"]
 
 _FORMAT = struct.Struct(">4sHqqqqqII")
 _VERSION = 1
 
 
-class Checkpoint(NamedTuple):
+class SegmentCheckpoint(NamedTuple):
     """The state of the active segment at one sync."""
 
     base_offset: int  # of the active segment
@@ -32,7 +32,7 @@ class Checkpoint(NamedTuple):
     index_crc: int
 
 
-def write_checkpoint(disk: Disk, path: Path, checkpoint: Checkpoint, *, durable: bool) -> None:
+def write_checkpoint(disk: Disk, path: Path, checkpoint: SegmentCheckpoint, *, durable: bool) -> None:
     body = _FORMAT.pack(b"HRCP", _VERSION, *checkpoint)
     try:
         fd = disk.open(path, write=True)
@@ -46,7 +46,7 @@ def write_checkpoint(disk: Disk, path: Path, checkpoint: Checkpoint, *, durable:
         disk.close(fd)
 
 
-def read_checkpoint(disk: Disk, path: Path) -> Checkpoint | None:
+def read_checkpoint(disk: Disk, path: Path) -> SegmentCheckpoint | None:
     """The checkpoint, or None if there is none that can be believed."""
     with contextlib.suppress(FileNotFoundError):
         data = disk.read_file(path)
@@ -54,5 +54,5 @@ def read_checkpoint(disk: Disk, path: Path) -> Checkpoint | None:
         if len(body) == _FORMAT.size and crc32c(body).to_bytes(4, "big") == crc:
             magic, version, *fields = _FORMAT.unpack(body)
             if magic == b"HRCP" and version == _VERSION:
-                return Checkpoint._make(fields)
+                return SegmentCheckpoint._make(fields)
     return None

@@ -12,7 +12,7 @@ from headrace.records import Marker, stamp_append_time
 from headrace.storage.compaction import Compaction, CompactionLimits, Stopped
 from headrace.storage.disk.damage import Damage
 from headrace.storage.disk.disk import Disk, is_full
-from headrace.storage.disk.unreadable import Unreadable
+from headrace.storage.disk.unreadable import UnreadableBytes
 from headrace.storage.partition.append_queue import Appended, AppendQueue
 from headrace.storage.partition.fresh_batches import MOST_BYTES, FreshBatches, fresh_batches
 from headrace.storage.partition.log_start import write_log_start
@@ -172,7 +172,7 @@ class PartitionLog:
         return self._reader.damage
 
     @property
-    def unreadable(self) -> tuple[Unreadable, ...]:
+    def unreadable(self) -> tuple[UnreadableBytes, ...]:
         """Places that the disk would not read when it was last asked."""
         reader = self._reader
         return reader.unreadable.among(each.path for each in reader.segments) if reader.unreadable else ()

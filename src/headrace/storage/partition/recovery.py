@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from headrace.storage.disk.damage import Damage, load_damage
 from headrace.storage.disk.disk import sync_file
-from headrace.storage.partition.checkpoint import Checkpoint, read_checkpoint
+from headrace.storage.partition.checkpoint import SegmentCheckpoint, read_checkpoint
 from headrace.storage.partition.log_start import read_log_start
 from headrace.storage.partition.producer_replay import ScannedHeaders, replay_producers
 from headrace.storage.producers.batch_headers import ProducerHeaders
@@ -183,7 +183,7 @@ def create_segment(reader: PartitionReader, base_offset: int) -> Segment:
     return segment
 
 
-def _recover_active(reader: PartitionReader, checkpoint: Checkpoint | None) -> _Active:
+def _recover_active(reader: PartitionReader, checkpoint: SegmentCheckpoint | None) -> _Active:
     """Checks what the checkpoint does not vouch for, and cuts off what a crash tore."""
     active = reader.segments[-1]
     fd = reader.files.pin(active.file)
@@ -214,7 +214,7 @@ def _recover_active(reader: PartitionReader, checkpoint: Checkpoint | None) -> _
 
 
 def _clean_point(
-    reader: PartitionReader, active: Segment, checkpoint: Checkpoint | None
+    reader: PartitionReader, active: Segment, checkpoint: SegmentCheckpoint | None
 ) -> tuple[SparseIndex, int, int]:
     """The index so far, and the position and offset from which the active segment must be scanned."""
     if (
@@ -229,7 +229,9 @@ def _clean_point(
     return SparseIndex(active.base_offset, reader.interval_bytes), 0, active.base_offset
 
 
-def _load_open_index(reader: PartitionReader, active: Segment, checkpoint: Checkpoint) -> SparseIndex | None:
+def _load_open_index(
+    reader: PartitionReader, active: Segment, checkpoint: SegmentCheckpoint
+) -> SparseIndex | None:
     data = b""
     with contextlib.suppress(FileNotFoundError):
         data = reader.files.disk.read_file(active.index_path)
@@ -276,7 +278,7 @@ def _scan_tail(
 
 
 def _replace_lost(
-    reader: PartitionReader, active: Segment, next_offset: int, checkpoint: Checkpoint | None
+    reader: PartitionReader, active: Segment, next_offset: int, checkpoint: SegmentCheckpoint | None
 ) -> int:
     """Goes on after the highest offset ever known synced, even if the bytes before it are gone."""
     if checkpoint is None or checkpoint.next_offset <= next_offset:

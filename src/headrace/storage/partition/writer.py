@@ -7,7 +7,7 @@ from time import perf_counter
 from typing import NamedTuple
 
 from headrace.storage.disk.disk import sync_file, write_all
-from headrace.storage.partition.checkpoint import Checkpoint, write_checkpoint
+from headrace.storage.partition.checkpoint import SegmentCheckpoint, write_checkpoint
 from headrace.storage.partition.recovery import RecoveredPartition, create_segment
 from headrace.storage.producers.table import AppendedMarker, ProducerBatch
 from headrace.storage.reading.reader import PartitionReader, Tail
@@ -271,7 +271,7 @@ class PartitionWriter:
         self._save_entries(active, durable)
         self._saved_crc = self._index_crc(self._saved_entries, entries, self._saved_crc)
         self._saved_entries, self._saved_position = entries, active.size_bytes
-        checkpoint = Checkpoint(
+        checkpoint = SegmentCheckpoint(
             base_offset=active.base_offset,
             position=active.size_bytes,
             next_offset=self.high_watermark,

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from headrace.errors import CorruptionError, DiskError, RequestError
 from headrace.records import BATCH_OVERHEAD_BYTES, HEADER_BYTES
 from headrace.storage.disk.damage import Damage, save_damage
-from headrace.storage.disk.unreadable import Unreadable, UnreadablePlaces
+from headrace.storage.disk.unreadable import UnreadableBytes, UnreadablePlaces
 from headrace.storage.reading.extent import Extent
 from headrace.storage.reading.offset_checks import with_checks, wrong_stretches
 from headrace.storage.segments.index import CheckedIndex, SparseIndex, load_sealed, recorded_sealed_bytes
@@ -203,7 +203,7 @@ class PartitionReader:
             if bad is not None and self.unreadable.is_due(bad, bad.tried):
                 self._try_again(segment, bad)
 
-    def _try_again(self, segment: Segment, bad: Unreadable) -> None:
+    def _try_again(self, segment: Segment, bad: UnreadableBytes) -> None:
         try:
             fd = self.files.pin(segment.file)
             try:

@@ -41,9 +41,9 @@ from headrace.streams.operators import (
     Explode,
     FirstRow,
     Group,
-    History,
     LastRow,
     StreamJoin,
+    TableHistory,
     TableJoin,
     Top,
     Union,
@@ -101,7 +101,7 @@ def why_not_replayed(graph: Graph) -> str | None:
     for node in graph.nodes:
         if isinstance(node.operator, AsOfJoin) and node.operator.mode == "latest":
             return f"{node.name!r} depends on which topic was read first, and not on the log alone"
-        if not isinstance(node.operator, _DEFINED) or isinstance(node.operator, History):
+        if not isinstance(node.operator, _DEFINED) or isinstance(node.operator, TableHistory):
             return f"{node.name!r} has no batch definition yet"
     return None
 

@@ -19,7 +19,7 @@ from headrace.streams.dataflow.step import edge_messages, raw, raw_producer
 from headrace.streams.engine.messages import (
     ALL_VIEWS,
     IN_SCHEMA,
-    Kind,
+    BlobKind,
     Message,
     decode_table,
     encode_json,
@@ -86,12 +86,12 @@ class SourcePacker:
         for packer in self._plain:
             messages.extend(packer.pack(rows, originals, bucket))
         if stamped.dead is not None and stamped.dead.num_rows:
-            messages.append(Message(bucket, raw(self._source), Kind.DEAD, encode_table(stamped.dead)))
+            messages.append(Message(bucket, raw(self._source), BlobKind.DEAD, encode_table(stamped.dead)))
         yield to_batch(_sent(messages, self._spill))
 
     def finish(self, mark: Mark) -> Iterator[pa.RecordBatch]:
         blob = encode_json(mark.to_json())
-        messages = [Message(each, ALL_VIEWS, Kind.MARK, blob) for each in range(self._graph.buckets)]
+        messages = [Message(each, ALL_VIEWS, BlobKind.MARK, blob) for each in range(self._graph.buckets)]
         for packer in self._plain:
             messages.extend(packer.close(0))
         yield to_batch(messages)
@@ -105,7 +105,7 @@ class SourcePacker:
         keys, values = originals.take(np.flatnonzero(late))
         places = pa.array(np.cumsum(late) - 1, mask=~late)
         rows = rows.append_column(LATE_KEY, keys.take(places)).append_column(LATE_VALUE, values.take(places))
-        return Message(bucket, raw(self._source), Kind.ROWS, encode_table(rows))
+        return Message(bucket, raw(self._source), BlobKind.ROWS, encode_table(rows))
 
     def _bucket(self, rows: pa.Table) -> int:
         """Where what belongs to no key goes: partitions are spread over the buckets."""
@@ -124,7 +124,7 @@ class _EdgePacker:
     def pack(self, rows: pa.Table, originals: Originals, bucket: int) -> Iterator[Message]:
         late = _dropped(self._graph, self._number, rows) if self._is_counted else None
         if late is not None and late.any():
-            yield Message(bucket, self._number, Kind.LATE, encode_table(_late(rows, late, originals)))
+            yield Message(bucket, self._number, BlobKind.LATE, encode_table(_late(rows, late, originals)))
             self.counts["dropped"] += int(late.sum())
             rows = rows.filter(pa.array(~late))
         self.counts["on_time"] += rows.num_rows
@@ -134,7 +134,7 @@ class _EdgePacker:
     def close(self, bucket: int) -> Iterator[Message]:
         """What was counted, once."""
         if self._is_counted and self.counts:
-            yield Message(bucket, self._number, Kind.COUNTERS, encode_json(self.counts))
+            yield Message(bucket, self._number, BlobKind.COUNTERS, encode_json(self.counts))
         self.counts = Counter()
 
 
@@ -165,7 +165,7 @@ def unpack_rows(
                 others.append(message)
                 continue
             kind, blob = spill.received(kind, blob)
-            if kind is Kind.ROWS:
+            if kind is BlobKind.ROWS:
                 yield from _spread(schema, producer, bucket, decode_table(blob))
             else:
                 others.append(Message(bucket, number, kind, blob))
@@ -198,7 +198,7 @@ def _pack_edge(
         packer.counts.update(dead=failed.num_rows, filtered=-failed.num_rows)
         arrived = failed.filter(pc.field(WEIGHT) > 0)  # a row that goes was arrived of when it came
         if arrived.num_rows:
-            yield Message(0, number, Kind.FAILED, encode_table(arrived))
+            yield Message(0, number, BlobKind.FAILED, encode_table(arrived))
     offered = table.filter(pc.is_valid(one_chunk(table[producer_column(edge.producer)])))
     structs = one_chunk(offered[edge_column(number)])
     kept = offered.filter(pc.is_valid(structs))

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from headrace.streams.dataflow.graph import Graph
 from headrace.streams.dataflow.step import StageBatch, StageOperators, advance_stage
-from headrace.streams.engine.messages import ALL_VIEWS, Kind, Message, to_batch
+from headrace.streams.engine.messages import ALL_VIEWS, BlobKind, Message, to_batch
 from headrace.streams.engine.spill import SpillFiles
 from headrace.streams.engine.stage import batch_number, by_bucket
 from headrace.streams.engine.state_log import BucketCopies, BucketLog, BucketStates, append, load
@@ -47,5 +47,5 @@ def advance_graph_bucket(
     append(log, copy, number, deltas)
     _copies.keep(place, copy)
     if log.receipt is not None:
-        out.append(Message(bucket, ALL_VIEWS, Kind.STATE, log.receipt))
+        out.append(Message(bucket, ALL_VIEWS, BlobKind.STATE, log.receipt))
     return out

@@ -13,7 +13,7 @@ import pyarrow as pa
 from headrace.streams.dataflow.graph import Graph, SourceClock, producer_watermarks
 from headrace.streams.engine.messages import (
     ALL_VIEWS,
-    Kind,
+    BlobKind,
     Message,
     decode_json,
     decode_table,
@@ -58,9 +58,9 @@ class StageBatch:
 
     def add(self, message: Message) -> None:
         _, number, kind, blob = message
-        if kind is Kind.MARK:
+        if kind is BlobKind.MARK:
             self.marks.append(Mark.from_json(decode_json(blob)))
-        elif kind is Kind.ROWS and self._is_own(number):
+        elif kind is BlobKind.ROWS and self._is_own(number):
             self.rows.setdefault(number, []).append(decode_table(blob))
         else:
             self.passed_on.append(message)
@@ -124,18 +124,18 @@ def advance_stage(
             # Where they were read, these were counted as on time.
             elsewhere = counts.get("dropped", 0) + counts.get("corrected", 0)
             counted = {**counts, "on_time": -elsewhere}
-            out.append(Message(bucket, first + number, Kind.COUNTERS, encode_json(counted)))
+            out.append(Message(bucket, first + number, BlobKind.COUNTERS, encode_json(counted)))
         for number, rows in step.aside.items():
-            out.append(Message(bucket, first + number, Kind.FORGOTTEN, encode_table(rows)))
+            out.append(Message(bucket, first + number, BlobKind.FORGOTTEN, encode_table(rows)))
         if step.unfit is not None:
-            out.append(Message(bucket, first, Kind.UNFIT, encode_table(step.unfit)))
+            out.append(Message(bucket, first, BlobKind.UNFIT, encode_table(step.unfit)))
         if step.changes is not None and step.changes.num_rows:
             out += producer_messages(graph, len(graph.sources) + place, bucket, step.changes)
-    out += (Message(bucket, ALL_VIEWS, Kind.MARK, encode_json(mark.to_json())) for mark in batch.marks)
+    out += (Message(bucket, ALL_VIEWS, BlobKind.MARK, encode_json(mark.to_json())) for mark in batch.marks)
     if bucket == 0 and batch.stage == len(graph.stages) - 1:  # all buckets come to the same
         topics = [source.spec.topic for source in graph.sources]
         reached = dict(zip(topics, clock.watermarks, strict=True))
-        out.append(Message(bucket, ALL_VIEWS, Kind.CLOCK, encode_json(reached)))
+        out.append(Message(bucket, ALL_VIEWS, BlobKind.CLOCK, encode_json(reached)))
     return out, deltas
 
 
@@ -143,7 +143,7 @@ def producer_messages(graph: Graph, producer: int, bucket: int, rows: pa.Table) 
     """What a producer put out, for everybody who reads it."""
     numbers = graph.edges_of(producer)
     if any(graph.edges[number].has_steps for number in numbers):
-        yield Message(bucket, raw(producer), Kind.ROWS, encode_table(rows))
+        yield Message(bucket, raw(producer), BlobKind.ROWS, encode_table(rows))
     for number in numbers:
         if not graph.edges[number].has_steps:
             yield from edge_messages(graph, number, bucket, rows)
@@ -155,6 +155,8 @@ def edge_messages(graph: Graph, number: int, bucket: int, rows: pa.Table) -> Ite
     rows = rows.select([*edge.schema.names, *STAMPS])
     keys = None if place >= len(graph.nodes) else graph.nodes[place].operator.inputs[read]
     if keys is None:
-        yield Message(bucket, number, Kind.ROWS, encode_table(rows))
+        yield Message(bucket, number, BlobKind.ROWS, encode_table(rows))
         return
-    yield from (Message(to, number, Kind.ROWS, blob) for to, blob in pack_buckets(rows, keys, graph.buckets))
+    yield from (
+        Message(to, number, BlobKind.ROWS, blob) for to, blob in pack_buckets(rows, keys, graph.buckets)
+    )

@@ -31,7 +31,7 @@ from headrace import kernels
 from headrace.kernels import JsonContents, JsonKind
 from headrace.records import Places
 
-__all__ = ["Shape", "can_be_shaped"]
+__all__ = ["JsonShape", "can_be_shaped"]
 
 _SPACES = rb"[ \t\r\n]*"
 _OPEN = re.compile(_SPACES + rb"\{")
@@ -81,7 +81,7 @@ class _Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class JsonShape:
     """The text that values of one kind have in common: before each content, and behind the last."""
 
     members: tuple[_Member, ...]

@@ -38,7 +38,7 @@ import pyarrow.json as pj
 from headrace.errors import ConfigError
 from headrace.records import Places
 from headrace.streams.decode.json_documents import BOM, Fault, has_map, read_document
-from headrace.streams.decode.json_shapes import Shape, can_be_shaped
+from headrace.streams.decode.json_shapes import JsonShape, can_be_shaped
 from headrace.streams.decode.json_specials import unquoted_specials
 
 __all__ = ["Parsed", "check_fields", "parse_json"]
@@ -166,10 +166,10 @@ def _pieces(values: Places, fields: pa.Schema) -> Iterator[_Piece]:
         yield _Piece(rows, tuple(structs.flatten()), reasons, kinds)
 
 
-def _shape(values: Places) -> Shape | None:
+def _shape(values: Places) -> JsonShape | None:
     """The shape of the first, the middle or the last value: one of them may be or hold a null, or be bad."""
     for at in (0, len(values) // 2, len(values) - 1):
-        shape = Shape.of(values[at] or b"")
+        shape = JsonShape.of(values[at] or b"")
         if shape is not None:
             return shape
     return None

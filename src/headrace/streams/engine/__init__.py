@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from headrace.streams.engine.checkpoint_records import restore as restore
     from headrace.streams.engine.heartbeats import heartbeat_of as heartbeat_of
     from headrace.streams.engine.messages import ALL_VIEWS as ALL_VIEWS
-    from headrace.streams.engine.messages import Kind as Kind
+    from headrace.streams.engine.messages import BlobKind as BlobKind
     from headrace.streams.engine.messages import Message as Message
     from headrace.streams.engine.messages import Outgoing as Outgoing
     from headrace.streams.engine.messages import decode_json as decode_json
@@ -71,7 +71,7 @@ __getattr__, __dir__, __all__ = lazily(
         "bucket_step": "BucketBatch advance_bucket batch_summary",
         "heartbeats": "heartbeat_of",
         "messages": (
-            "ALL_VIEWS Kind Message Outgoing decode_json decode_table encode_json read_messages to_batch"
+            "ALL_VIEWS BlobKind Message Outgoing decode_json decode_table encode_json read_messages to_batch"
         ),
         "packers": "ASIDE FusedPacker RowPacker pack_projected",
         "plan": "ROW_STAMPS StreamPlan ViewPlan",

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pyarrow.compute as pc
 
-from headrace.streams.engine.messages import Kind, Outgoing, decode_json, encode_json, encode_table
+from headrace.streams.engine.messages import BlobKind, Outgoing, decode_json, encode_json, encode_table
 from headrace.streams.engine.plan import StreamPlan
 from headrace.streams.engine.state_log import BucketCopy
 from headrace.streams.event_time import NO_WATERMARK, Mark, operator_watermark
@@ -22,10 +22,10 @@ class BucketBatch:
         self.partials: dict[int, list[bytes]] = {}
         self.passed_on: list[Outgoing] = []
 
-    def add(self, view: int, kind: Kind, blob: bytes) -> None:
-        if kind is Kind.MARK:
+    def add(self, view: int, kind: BlobKind, blob: bytes) -> None:
+        if kind is BlobKind.MARK:
             self.marks.append(Mark.from_json(decode_json(blob)))
-        elif kind is Kind.PARTIAL:
+        elif kind is BlobKind.PARTIAL:
             self.partials.setdefault(view, []).append(blob)
         else:
             self.passed_on.append((view, kind, blob))
@@ -53,16 +53,16 @@ def batch_summary(batch: BucketBatch, copy: BucketCopy) -> bytes:
     return encode_json({"marks": marks, "watermark_us": copy.watermark_us})
 
 
-def _results(result: Advance) -> Iterator[tuple[Kind, bytes]]:
+def _results(result: Advance) -> Iterator[tuple[BlobKind, bytes]]:
     if result.changes is not None:
-        yield Kind.CHANGES, encode_table(result.changes)
+        yield BlobKind.CHANGES, encode_table(result.changes)
     if result.unfit is not None:
-        yield Kind.UNFIT, encode_table(result.unfit)
+        yield BlobKind.UNFIT, encode_table(result.unfit)
     counters = Counter(on_time=-result.corrected_rows, corrected=result.corrected_rows)
     if result.dropped is not None:
-        yield Kind.FORGOTTEN, encode_table(result.dropped)
+        yield BlobKind.FORGOTTEN, encode_table(result.dropped)
         for name in ("on_time", "corrected"):  # those that were dropped before are counted so
             count = pc.sum(result.dropped[f"_{name}"]).as_py()
             counters.update({name: -count, "dropped": count})
     if any(counters.values()):
-        yield Kind.COUNTERS, encode_json(counters)
+        yield BlobKind.COUNTERS, encode_json(counters)

@@ -29,7 +29,7 @@ from headrace.checked_json import decode_fields, encode_fields
 from headrace.crash_points import reached
 from headrace.errors import CorruptionError
 from headrace.objects import Objects, open_objects
-from headrace.streams.engine.messages import Kind, decode_json
+from headrace.streams.engine.messages import BlobKind, decode_json
 from headrace.streams.engine.state_objects import BucketObjects, bucket_name, state_folder
 
 __all__ = [
@@ -202,7 +202,7 @@ class Receipts:
     def apart(self, messages: Iterable[M]) -> Iterator[M]:
         """The other messages; the receipts are kept."""
         for message in messages:
-            if message[-2] is Kind.STATE:
+            if message[-2] is BlobKind.STATE:
                 self.found.append(message[-1])
             else:
                 yield message

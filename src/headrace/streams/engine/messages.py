@@ -15,7 +15,7 @@ __all__ = [
     "ALL_VIEWS",
     "IN_SCHEMA",
     "OUT_SCHEMA",
-    "Kind",
+    "BlobKind",
     "Message",
     "Outgoing",
     "decode_json",
@@ -38,10 +38,10 @@ _ARROW = pa.schema(
 
 _ARROW_OUT = pa.schema(list(_ARROW)[1:])
 
-Outgoing = tuple[int, "Kind", bytes]  # view, kind, blob
+Outgoing = tuple[int, "BlobKind", bytes]  # view, kind, blob
 
 
-class Kind(enum.IntEnum):
+class BlobKind(enum.IntEnum):
     """What a blob holds."""
 
     PARTIAL = 0  # partial results of one bucket, an Arrow stream
@@ -65,7 +65,7 @@ class Message(NamedTuple):
 
     bucket: int
     view: int
-    kind: Kind
+    kind: BlobKind
     blob: bytes
 
 
@@ -82,13 +82,13 @@ def to_outgoing(messages: Iterable[Outgoing]) -> pa.RecordBatch:
 def read_messages(batch: pa.RecordBatch) -> Iterator[Message]:
     """The messages of what `to_batch` made."""
     for bucket, view, kind, blob in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-        yield Message(bucket, view, Kind(kind), blob)
+        yield Message(bucket, view, BlobKind(kind), blob)
 
 
 def read_outgoing(messages: pa.Table) -> Iterator[Outgoing]:
     """The messages of what `to_outgoing` made."""
     for view, kind, blob in zip(*(column.to_pylist() for column in messages.columns), strict=True):
-        yield view, Kind(kind), blob
+        yield view, BlobKind(kind), blob
 
 
 def _batch(messages: Iterable[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBatch:

@@ -19,7 +19,7 @@ from headrace.records import Places
 from headrace.streams.engine.messages import (
     ALL_VIEWS,
     IN_SCHEMA,
-    Kind,
+    BlobKind,
     Message,
     decode_table,
     encode_table,
@@ -136,7 +136,7 @@ def _pack_view(
     if failed is not None:
         packer.counters["filtered"] -= failed.num_rows
         packer.counters["dead"] += failed.num_rows
-        yield Message(packer.bucket(failed), number, Kind.FAILED, encode_table(failed))
+        yield Message(packer.bucket(failed), number, BlobKind.FAILED, encode_table(failed))
     structs = kept[view_column(number)].combine_chunks()
     columns = dict(zip([field.name for field in structs.type], structs.flatten(), strict=True))
     rows = pa.table({**columns, **{name: kept[name] for name in ROW_STAMPS}})
@@ -167,7 +167,7 @@ def _of_view(failed: pa.Table, places: Sequence[int], steps: Sequence[int], rows
 
 def _dead(plan: StreamPlan, dead: pa.Table) -> Message:
     bucket = int(dead["partition"][0].as_py()) % plan.buckets
-    return Message(bucket, ALL_VIEWS, Kind.DEAD, encode_table(dead))
+    return Message(bucket, ALL_VIEWS, BlobKind.DEAD, encode_table(dead))
 
 
 def _sent(messages: Iterable[Message], spill: SpillFiles) -> Iterator[Message]:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.records import Places
-from headrace.streams.engine.messages import ALL_VIEWS, Kind, Message, encode_json, encode_table
+from headrace.streams.engine.messages import ALL_VIEWS, BlobKind, Message, encode_json, encode_table
 from headrace.streams.engine.plan import StreamPlan, ViewPlan
 from headrace.streams.event_time import Mark
 from headrace.streams.operators import DROPPED, LATE, PUNCTUAL, pack_buckets
@@ -61,14 +61,14 @@ class ViewPacker:
     def close(self, bucket: int) -> Iterator[Message]:
         """What was counted, once, to one bucket."""
         if self.counters:
-            yield Message(bucket, self._number, Kind.COUNTERS, encode_json(self.counters))
+            yield Message(bucket, self._number, BlobKind.COUNTERS, encode_json(self.counters))
             self.counters = Counter()
 
     def _rows(self, rows: pa.Table) -> Iterator[Message]:
         """Rows as they are, or, of each key, the last."""
         latest = self._plan.latest
         if latest is None:
-            yield Message(self.bucket(rows), self._number, Kind.ROWS, encode_table(rows))
+            yield Message(self.bucket(rows), self._number, BlobKind.ROWS, encode_table(rows))
         else:
             yield from self._partials(latest.partial(rows))
 
@@ -79,7 +79,7 @@ class ViewPacker:
     def _partials(self, partial: pa.Table) -> Iterator[Message]:
         assert self._plan.stateful is not None
         for bucket, blob in pack_buckets(partial, self._plan.stateful.keys, self._buckets):
-            yield Message(bucket, self._number, Kind.PARTIAL, blob)
+            yield Message(bucket, self._number, BlobKind.PARTIAL, blob)
 
     def _count(self, classes: Classes) -> None:
         counts = np.bincount(classes, minlength=3)
@@ -101,11 +101,11 @@ class ViewPacker:
                 **{name: missed[name] for name in missed.column_names},
             }
         )
-        return Message(self.bucket(kept), self._number, Kind.LATE, encode_table(table))
+        return Message(self.bucket(kept), self._number, BlobKind.LATE, encode_table(table))
 
 
 def mark_messages(plan: StreamPlan, mark: Mark) -> Iterator[Message]:
     """The mark of one partition, to every bucket: all of them close the same windows."""
     blob = encode_json(mark.to_json())
     for bucket in range(plan.buckets):
-        yield Message(bucket, ALL_VIEWS, Kind.MARK, blob)
+        yield Message(bucket, ALL_VIEWS, BlobKind.MARK, blob)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from headrace.streams.operators import LatestOperator, LatestState, OperatorState, WindowOperator
+from headrace.streams.operators import LatestOperator, LatestState, OpenWindows, WindowOperator
 from headrace.streams.spec import StreamSpec
 
 __all__ = ["ROW_STAMPS", "StreamPlan", "ViewPlan"]
@@ -52,6 +52,6 @@ class StreamPlan:
         found = ((number, view.stateful) for number, view in enumerate(self.views))
         return {number: each for number, each in found if each is not None}
 
-    def new_states(self) -> list[OperatorState | LatestState]:
+    def new_states(self) -> list[OpenWindows | LatestState]:
         """The states of a bucket that has seen nothing, view after view."""
         return [each.new_state() for each in self.stateful.values()]

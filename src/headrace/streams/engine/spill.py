@@ -16,7 +16,7 @@ from pathlib import Path
 
 from headrace.crash_points import reached
 from headrace.errors import DiskError
-from headrace.streams.engine.messages import Kind, decode_json, encode_json
+from headrace.streams.engine.messages import BlobKind, decode_json, encode_json
 
 __all__ = ["SpillFiles"]
 
@@ -31,7 +31,7 @@ class SpillFiles:
         self._folder = folder
         self._min_bytes = min_bytes
 
-    def sent(self, kind: Kind, blob: bytes) -> tuple[Kind, bytes]:
+    def sent(self, kind: BlobKind, blob: bytes) -> tuple[BlobKind, bytes]:
         """The message that is carried for this one: itself if it is small."""
         if self._folder is None or len(blob) < self._min_bytes:
             return kind, blob
@@ -44,15 +44,15 @@ class SpillFiles:
                 path.unlink(missing_ok=True)  # a half would keep a full disk full
             raise DiskError.at(path, error) from error
         reached("spill file written")
-        return Kind.SPILLED, encode_json({"kind": int(kind), "name": path.name})
+        return BlobKind.SPILLED, encode_json({"kind": int(kind), "name": path.name})
 
-    def received(self, kind: Kind, blob: bytes) -> tuple[Kind, bytes]:
+    def received(self, kind: BlobKind, blob: bytes) -> tuple[BlobKind, bytes]:
         """The message that was sent as this one."""
-        if kind is not Kind.SPILLED:
+        if kind is not BlobKind.SPILLED:
             return kind, blob
         assert self._folder is not None
         spilled = decode_json(blob)
-        return Kind(spilled["kind"]), (self._folder / spilled["name"]).read_bytes()
+        return BlobKind(spilled["kind"]), (self._folder / spilled["name"]).read_bytes()
 
     def remove_all(self) -> None:
         """For when a batch is done, and for what an earlier run left behind."""

@@ -12,7 +12,14 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from headrace.streams.engine.bucket_step import BucketBatch, advance_bucket, batch_summary
-from headrace.streams.engine.messages import ALL_VIEWS, Kind, Message, Outgoing, read_messages, to_outgoing
+from headrace.streams.engine.messages import (
+    ALL_VIEWS,
+    BlobKind,
+    Message,
+    Outgoing,
+    read_messages,
+    to_outgoing,
+)
 from headrace.streams.engine.plan import StreamPlan
 from headrace.streams.engine.spill import SpillFiles
 from headrace.streams.engine.state_log import BucketCopies, BucketLog, BucketStates, append, load
@@ -65,9 +72,9 @@ def advance(
     append(log, copy, number, deltas)
     _copies.keep((run_id, bucket), copy)
     if log.receipt is not None:
-        out.append((ALL_VIEWS, Kind.STATE, log.receipt))
+        out.append((ALL_VIEWS, BlobKind.STATE, log.receipt))
     if bucket == 0:
-        out.append((ALL_VIEWS, Kind.MARK, batch_summary(batch, copy)))
+        out.append((ALL_VIEWS, BlobKind.MARK, batch_summary(batch, copy)))
     return [*batch.passed_on, *out]
 
 

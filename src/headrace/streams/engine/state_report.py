@@ -12,11 +12,11 @@ from headrace.errors import CorruptionError
 from headrace.streams.engine.state_files import BucketFiles
 from headrace.streams.engine.state_log import Head
 
-__all__ = ["BucketState", "HeldInput", "HeldState", "read_buckets"]
+__all__ = ["BucketState", "HeldState", "InputRows", "read_buckets"]
 
 
 @dataclass(frozen=True, slots=True)
-class HeldInput:
+class InputRows:
     """Rows of one input of an operator, and the event time of the oldest, where rows have one."""
 
     rows: int
@@ -28,7 +28,7 @@ class HeldState:
     """The state of one operator in one bucket; `bytes` is what it takes in the entries that count."""
 
     bytes: int
-    inputs: tuple[HeldInput, ...]
+    inputs: tuple[InputRows, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,4 +72,4 @@ def _sizes(folder: Path) -> Iterator[tuple[Path, int]]:
 def _state(held: object) -> HeldState:
     assert isinstance(held, dict)
     inputs = zip(held["rows"], held["oldest_us"], strict=True)
-    return HeldState(held["bytes"], tuple(HeldInput(rows, oldest_us) for rows, oldest_us in inputs))
+    return HeldState(held["bytes"], tuple(InputRows(rows, oldest_us) for rows, oldest_us in inputs))

@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import replace
 
-from headrace.streams.offsets import Position
+from headrace.streams.offsets import TopicPosition
 
 __all__ = ["Sizes", "within"]
 
@@ -60,7 +60,9 @@ class Sizes:
         return self._bytes[after - 1] + part * (self._bytes[after] - self._bytes[after - 1])
 
 
-def within(start: Position, end: Position, sizes: Mapping[int, Sizes], max_bytes: int) -> Position:
+def within(
+    start: TopicPosition, end: TopicPosition, sizes: Mapping[int, Sizes], max_bytes: int
+) -> TopicPosition:
     """How far a micro-batch from `start` may go towards `end` so that it takes no more than `max_bytes`.
 
     All partitions are cut at the same share of what waits in them, and each with

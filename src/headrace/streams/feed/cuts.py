@@ -15,13 +15,13 @@ from typing import Any
 from headrace.client import EARLIEST, LATEST, OffsetsGone, RawFetcher
 from headrace.errors import RequestError
 from headrace.records import decode_columns
-from headrace.streams.offsets import Position
+from headrace.streams.offsets import TopicPosition
 
 __all__ = ["Cut", "CutReader", "at_cut", "last_cut", "parse_cut", "thinned"]
 
 _MOST_WAITING = 20_000
 
-Positions = Mapping[str, Position]  # by topic
+Positions = Mapping[str, TopicPosition]  # by topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def parse_cut(topic: str, offset: int, value: bytes | None) -> Cut | None:
     return Cut(offset, ends)
 
 
-def at_cut(cut: Cut, position: Position, latest: Position) -> Position:
+def at_cut(cut: Cut, position: TopicPosition, latest: TopicPosition) -> TopicPosition:
     """A topic's position at a cut; never before `position`. Partitions that it does not name are not read."""
     ends = cut.ends.get(position.topic, {})
     following = {each: max(ends.get(each, 0), position.next.get(each, 0)) for each in latest.next}
@@ -96,7 +96,7 @@ def _moves(cut: Cut, start: Positions, latest: Positions) -> bool:
     )
 
 
-def _all(position: Position, latest: Position) -> dict[int, int]:
+def _all(position: TopicPosition, latest: TopicPosition) -> dict[int, int]:
     return {each: position.next.get(each, 0) for each in latest.next}
 
 

@@ -23,7 +23,7 @@ from headrace.streams.feed.joint import JointPlanner, JointPosition
 from headrace.streams.feed.options import FeedOptions
 from headrace.streams.feed.planner import FeedPlanner
 from headrace.streams.feed.positions import FeedRange
-from headrace.streams.offsets import Position
+from headrace.streams.offsets import TopicPosition
 from headrace.streams.spark.pickled import Pickled
 from headrace.streams.spark.read_limits import (
     ReadAllAvailable,
@@ -73,7 +73,7 @@ class FeedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._packer_factory = packer_factory
         self._kept_planner: JointPlanner | None = None
-        self._target: Sequence[Position] | None = None
+        self._target: Sequence[TopicPosition] | None = None
 
     # --- beside the driver --------------------------------------------------------------------
 

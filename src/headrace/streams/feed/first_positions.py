@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from headrace.client import EARLIEST, RawFetcher
 from headrace.errors import RequestError
 from headrace.streams.feed.batch_sizes import Sizes, within
-from headrace.streams.offsets import Position, admit
+from headrace.streams.offsets import TopicPosition, admit
 from headrace.streams.spec import StreamSpec
 from headrace.streams.start import Start, parse_start
 
@@ -15,7 +15,7 @@ LOOKED_BYTES = 16 << 20  # some 20 ms
 _LEAST_ASKED_BYTES, _MOST_ASKED_BYTES = 64 << 10, 8 << 20
 
 
-def start_position(fetcher: RawFetcher, topic: str, start: Start) -> Position:
+def start_position(fetcher: RawFetcher, topic: str, start: Start) -> TopicPosition:
     """The offsets a Start stands for now; raises RequestError if it names a partition that is not there."""
     layout = fetcher.layout(topic)
     unknown = sorted(start.offsets.keys() - layout.leaders.keys())
@@ -24,23 +24,23 @@ def start_position(fetcher: RawFetcher, topic: str, start: Start) -> Position:
             f"start names partition {unknown[0]} of {topic}, which has {len(layout.leaders)}; correct start"
         )
     following = fetcher.offsets(topic, start.when) | dict(start.offsets)
-    return Position(topic=topic, topic_id=layout.id, next=following)
+    return TopicPosition(topic=topic, topic_id=layout.id, next=following)
 
 
-def first_position(fetcher: RawFetcher, spec: StreamSpec) -> Position:
+def first_position(fetcher: RawFetcher, spec: StreamSpec) -> TopicPosition:
     """Where a stream's query begins: as was found before, or else what its start stands for now."""
     if not spec.begins:
         return start_position(fetcher, spec.topic, parse_start(spec.start))
-    return Position(topic=spec.topic, topic_id=fetcher.layout(spec.topic).id, next=dict(spec.begins))
+    return TopicPosition(topic=spec.topic, topic_id=fetcher.layout(spec.topic).id, next=dict(spec.begins))
 
 
 def admitted(
     fetcher: RawFetcher,
-    start: Position,
-    latest: Position,
+    start: TopicPosition,
+    latest: TopicPosition,
     max_records: int | None,
     max_bytes: int | None,
-) -> Position:
+) -> TopicPosition:
     """How far a micro-batch from `start` may go towards `latest` within both limits; None means none."""
     end = admit(start, latest, max_records)
     if max_bytes is None:
@@ -48,7 +48,9 @@ def admitted(
     return within(start, end, measured(fetcher, start, end, max_bytes), max_bytes)
 
 
-def measured(fetcher: RawFetcher, start: Position, end: Position, max_bytes: int) -> dict[int, Sizes]:
+def measured(
+    fetcher: RawFetcher, start: TopicPosition, end: TopicPosition, max_bytes: int
+) -> dict[int, Sizes]:
     """The sizes of what waits between two positions, from the log itself.
 
     Bytes of log are known only to who reads them: so the batches that wait are fetched,

@@ -23,7 +23,7 @@ from headrace.streams.event_time import NO_WATERMARK
 from headrace.streams.feed.cuts import Cut, CutReader, at_cut, last_cut
 from headrace.streams.feed.planner import FeedPlanner
 from headrace.streams.feed.positions import FeedPosition, FeedRange, Times, feed_ranges
-from headrace.streams.offsets import Position
+from headrace.streams.offsets import TopicPosition
 
 __all__ = ["JointPlanner", "JointPosition", "ahead_of_others"]
 
@@ -69,14 +69,14 @@ class JointPlanner:
         """Where a query without checkpoint begins."""
         return JointPosition(tuple(planner.first() for planner in self._planners))
 
-    def latest(self) -> tuple[Position, ...]:
+    def latest(self) -> tuple[TopicPosition, ...]:
         """The end of what is committed in every partition of every topic."""
         return tuple(planner.latest() for planner in self._planners)
 
     def following(
         self,
         start: JointPosition,
-        latest: Sequence[Position],
+        latest: Sequence[TopicPosition],
         *,
         max_records: int | None = None,
         max_bytes: int | None = None,
@@ -122,7 +122,7 @@ class JointPlanner:
         for reader in self._cut_readers:
             reader.close()
 
-    def _waiting(self, start: JointPosition, latest: Sequence[Position]) -> frozenset[int]:
+    def _waiting(self, start: JointPosition, latest: Sequence[TopicPosition]) -> frozenset[int]:
         """The inputs that are so far ahead of one with something to read that they let it come up."""
         times = [
             planner.times_after(each) for planner, each in zip(self._planners, start.inputs, strict=True)
@@ -142,7 +142,7 @@ class _Source:
         reader: CutReader,
         planners: Sequence[FeedPlanner],
         start: JointPosition,
-        latest: Sequence[Position],
+        latest: Sequence[TopicPosition],
     ) -> None:
         self.reader = reader
         self.numbers = frozenset(
@@ -156,7 +156,7 @@ class _Source:
         self._cuts = reader.behind(self.next, self._start, self._latest)
         self._chosen: Cut | None = None
 
-    def newest(self, number: int) -> Position:
+    def newest(self, number: int) -> TopicPosition:
         """An input's end if everything were read that can be."""
         return self._at(number, last_cut(self._cuts, self._start, self._latest, self._latest))
 
@@ -174,11 +174,11 @@ class _Source:
         if self._chosen is not None:
             self.next = self._chosen.offset + 1
 
-    def end(self, number: int) -> Position:
+    def end(self, number: int) -> TopicPosition:
         """An input's end at the chosen cut; its start, if there is none."""
         return self._at(number, self._chosen)
 
-    def _at(self, number: int, cut: Cut | None) -> Position:
+    def _at(self, number: int, cut: Cut | None) -> TopicPosition:
         topic = self._topics[number]
         return at_cut(cut or Cut(-1, {}), self._start[topic], self._latest[topic])
 

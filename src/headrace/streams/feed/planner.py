@@ -24,7 +24,7 @@ from headrace.streams.feed.positions import (
     next_position,
 )
 from headrace.streams.feed.progress import GroupProgress, stage_watermark
-from headrace.streams.offsets import Position
+from headrace.streams.offsets import TopicPosition
 from headrace.streams.spec import PROCESSING_TIME, StreamSpec
 
 __all__ = ["FeedPlanner"]
@@ -64,19 +64,19 @@ class FeedPlanner:
         """Where a query without checkpoint begins, as a run of its own."""
         return FeedPosition.first(first_position(self._fetcher, self._spec), uuid.uuid4().hex)
 
-    def latest(self) -> Position:
+    def latest(self) -> TopicPosition:
         """The end of what is committed in every partition the topic has."""
         now_ms = self._clock.monotonic_ms()
         if self._layout_at_ms is None or now_ms - self._layout_at_ms >= _LAYOUT_AGE_MS:
             self._topic_id = self._fetcher.layout(self._spec.topic).id
             self._layout_at_ms = now_ms
         ends = self._fetcher.offsets(self._spec.topic, LATEST)
-        return Position(topic=self._spec.topic, topic_id=self._topic_id, next=ends)
+        return TopicPosition(topic=self._spec.topic, topic_id=self._topic_id, next=ends)
 
     def following(
         self,
         start: FeedPosition,
-        latest: Position,
+        latest: TopicPosition,
         *,
         max_records: int | None = None,
         max_bytes: int | None = None,
@@ -104,8 +104,8 @@ class FeedPlanner:
         )
 
     def admitted(
-        self, start: Position, latest: Position, max_records: int | None, max_bytes: int | None
-    ) -> Position:
+        self, start: TopicPosition, latest: TopicPosition, max_records: int | None, max_bytes: int | None
+    ) -> TopicPosition:
         """How far a micro-batch from `start` may go within both limits; None means none."""
         return admitted(self._fetcher, start, latest, max_records, max_bytes)
 
@@ -140,7 +140,7 @@ class FeedPlanner:
         if self._progress is not None:
             self._progress.close()
 
-    def _maker_watermark(self, start: FeedPosition, end: Position) -> int | None:
+    def _maker_watermark(self, start: FeedPosition, end: TopicPosition) -> int | None:
         """The first stage's watermark that holds behind `end`: all it had written by then is read."""
         if not self._spec.follows_maker:
             return None

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from headrace.streams.event_time import PartitionTime
-from headrace.streams.offsets import Position
+from headrace.streams.offsets import TopicPosition
 
 __all__ = [
     "FeedPosition",
@@ -52,7 +52,7 @@ class FeedPosition:
     maker_watermark_us: int | None = None
 
     @classmethod
-    def first(cls, position: Position, run: str) -> Self:
+    def first(cls, position: TopicPosition, run: str) -> Self:
         """Where a query without checkpoint begins."""
         return cls(
             topic=position.topic,
@@ -97,9 +97,9 @@ class FeedPosition:
         }
 
     @property
-    def position(self) -> Position:
+    def position(self) -> TopicPosition:
         """Only the offsets."""
-        return Position(topic=self.topic, topic_id=self.topic_id, next=self.next)
+        return TopicPosition(topic=self.topic, topic_id=self.topic_id, next=self.next)
 
     def moved(self) -> list[int]:
         """The partitions of which the batch has a range."""
@@ -138,7 +138,7 @@ class SilenceMeter:
         self._moved_us: dict[int, int] = {}
         self._before_us = 0
 
-    def observe(self, start: FeedPosition, latest: Position, now_us: int) -> Silence:
+    def observe(self, start: FeedPosition, latest: TopicPosition, now_us: int) -> Silence:
         """The silence at `now_us`, when the log ends at `latest` and was read up to `start`."""
         if not self._ends and latest.next == start.next:
             self._before_us = start.silence_us
@@ -155,10 +155,10 @@ class SilenceMeter:
 def next_position(
     start: FeedPosition,
     times: Times,
-    latest: Position,
+    latest: TopicPosition,
     silence: Silence,
     *,
-    admitted: Position,
+    admitted: TopicPosition,
     idle_after_us: int,
     heartbeat: Heartbeat | None,
     now_us: int = 0,
@@ -189,14 +189,14 @@ def next_position(
 
 
 def idle_partitions(
-    start: FeedPosition, latest: Position, silence: Silence, idle_after_us: int
+    start: FeedPosition, latest: TopicPosition, silence: Silence, idle_after_us: int
 ) -> frozenset[int]:
     """The partitions that have been silent for so long, or were idle before, and have nothing to read."""
     quiet = {each for each, span in silence.partitions.items() if span >= idle_after_us}
     return frozenset((quiet | start.idle) - _behind(start, latest))
 
 
-def _behind(start: FeedPosition, latest: Position) -> set[int]:
+def _behind(start: FeedPosition, latest: TopicPosition) -> set[int]:
     return {each for each, end in latest.next.items() if end > start.next.get(each, 0)}
 
 

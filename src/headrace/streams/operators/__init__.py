@@ -1,7 +1,7 @@
 """Windows, joins, tables, groups and the last row of each key: pure functions of Arrow tables.
 
 No Spark, no I/O, no clock: rows and a watermark come in, changes of results go out.
-`WindowOperator.partial` reduces rows where they are read, `OperatorState.advance` merges
+`WindowOperator.partial` reduces rows where they are read, `OpenWindows.advance` merges
 partials and publishes; `recompute` is the definition of the result. Results are
 the same to the last bit whatever the batching, the interleaving of partitions or the
 order of arrival. May import `errors` and `event_time` only.
@@ -19,12 +19,12 @@ from headrace.streams.operators.operator import STAMPS, WEIGHT, Operator, Operat
 from headrace.streams.operators.packing import buckets, pack_buckets, unpack
 from headrace.streams.operators.rescaling import part_of_snapshot
 from headrace.streams.operators.rows import Dedup, Explode, Union
-from headrace.streams.operators.tables import History, Upserts, WholeRows
+from headrace.streams.operators.tables import TableHistory, Upserts, WholeRows
 from headrace.streams.operators.windows.definition import in_order, recompute
 from headrace.streams.operators.windows.durations import Duration, microseconds
 from headrace.streams.operators.windows.node import WindowNode
 from headrace.streams.operators.windows.operator import DROPPED, LATE, PUNCTUAL, WindowOperator
-from headrace.streams.operators.windows.state import Advance, OperatorState
+from headrace.streams.operators.windows.state import Advance, OpenWindows
 from headrace.streams.operators.windows.windows import (
     Hopping,
     Session,
@@ -54,18 +54,18 @@ __all__ = [
     "FirstRow",
     "Group",
     "Groups",
-    "History",
     "Hopping",
     "LastRow",
     "LatestOperator",
     "LatestState",
+    "OpenWindows",
     "Operator",
-    "OperatorState",
     "OperatorStep",
     "Session",
     "Sliding",
     "State",
     "StreamJoin",
+    "TableHistory",
     "TableJoin",
     "Top",
     "Tumbling",

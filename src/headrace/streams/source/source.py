@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 
 from headrace.client import LATEST, RawFetcher
 from headrace.streams.feed.first_positions import admitted, start_position
-from headrace.streams.offsets import Position, Range, ranges
+from headrace.streams.offsets import Range, TopicPosition, ranges
 from headrace.streams.source.options import SourceOptions, read_options
 from headrace.streams.source.row_reader import RAW_SCHEMA, RowReader
 from headrace.streams.spark.read_limits import (
@@ -111,10 +111,10 @@ class _RangeReader:
             self._kept_fetcher = self._fetcher()
         return self._kept_fetcher
 
-    def _position(self, start: Start) -> Position:
+    def _position(self, start: Start) -> TopicPosition:
         return start_position(self._planning, self._options.topic, start)
 
-    def _partitions(self, start: Position, end: Position) -> list[InputPartition]:
+    def _partitions(self, start: TopicPosition, end: TopicPosition) -> list[InputPartition]:
         return [InputPartition(span) for span in ranges(start, end, self._options.max_records_per_task)]
 
 
@@ -129,7 +129,7 @@ class LogReader(_RangeReader, DataSourceReader):
 class LogStreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Streaming, with admission control and the availableNow trigger."""
 
-    _target: Position | None = None
+    _target: TopicPosition | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         return self._position(parse_start(self._options.start)).to_json()
@@ -144,7 +144,7 @@ class LogStreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvail
         self._target = self._position(Start(LATEST))
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        begin = Position.from_json(start)
+        begin = TopicPosition.from_json(start)
         latest = self._target or self._position(Start(LATEST))
         max_bytes = None if isinstance(limit, ReadAllAvailable) else self._options.max_bytes_per_batch or None
         max_records = limit.max_rows if isinstance(limit, ReadMaxRows) else None
@@ -154,7 +154,7 @@ class LogStreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvail
         return self._position(Start(LATEST)).to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        return self._partitions(Position.from_json(start), Position.from_json(end))
+        return self._partitions(TopicPosition.from_json(start), TopicPosition.from_json(end))
 
     def stop(self) -> None:
         if self._kept_fetcher is not None:

@@ -19,7 +19,7 @@ from headrace.clock import Clock, SystemClock
 from headrace.crash_points import reached
 from headrace.errors import ConfigError, RequestError, RetriableError
 from headrace.views.batch import NetChanges, StagedChanges, ViewBatch, net_changes, overlaid
-from headrace.views.changes import Change
+from headrace.views.changes import ViewChange
 from headrace.views.ledger import Ledger, Reflected
 from headrace.views.parquet.files import ViewFolder
 from headrace.views.parquet.manifest import Part, ViewManifest, first_to_merge
@@ -168,7 +168,7 @@ class ParquetStore(StagingStore, LedgeredStore):
             f"view {view!r}: its files were replaced faster than they could be read; try again"
         )
 
-    def changes(self, view: str, since: int = 0, limit: int = 1_000) -> list[Change]:
+    def changes(self, view: str, since: int = 0, limit: int = 1_000) -> list[ViewChange]:
         del since, limit
         self._ledger(view)
         raise RequestError(

@@ -10,7 +10,7 @@ from psycopg.types.json import Json
 
 from headrace.errors import RequestError, RetriableError
 from headrace.views.batch import NetChanges, StagedChanges
-from headrace.views.changes import Change
+from headrace.views.changes import ViewChange
 from headrace.views.formats import dumps
 from headrace.views.ledger import Ledger
 from headrace.views.schema import ViewSchema
@@ -103,7 +103,7 @@ class PostgresSession:
             self._execute(_merge(schema, _BROUGHT))
             self._execute(f"DROP TABLE {_BROUGHT}")
 
-    def write_changes(self, view: str, changes: list[Change], drop_up_to: int) -> None:
+    def write_changes(self, view: str, changes: list[ViewChange], drop_up_to: int) -> None:
         with self._connection.cursor() as cursor:
             cursor.executemany(
                 "INSERT INTO headrace_changes VALUES (%s, %s, %s, %s, %s, %s, %s)",
@@ -129,13 +129,13 @@ class PostgresSession:
         ).fetchone()
         return None if row is None else row[0]
 
-    def changes(self, view: str, since: int, limit: int) -> list[Change]:
+    def changes(self, view: str, since: int, limit: int) -> list[ViewChange]:
         found = self._connection.execute(
             'SELECT sequence, batch_id, kind, "key", "before", "after" FROM headrace_changes '
             "WHERE view = %s AND sequence > %s ORDER BY sequence LIMIT %s",
             (view, since, limit),
         )
-        return [Change(*each) for each in found]
+        return [ViewChange(*each) for each in found]
 
     # --- rows by way of a temporary table -----------------------------------------------------
 
@@ -254,5 +254,5 @@ def _removal(schema: ViewSchema, brought: str, equal: str) -> str:
     return f"DELETE FROM {quoted(schema.name)} t USING {brought} b WHERE {' AND '.join(terms)}"  # noqa: S608
 
 
-def _jsons(change: Change) -> list[Json | None]:
+def _jsons(change: ViewChange) -> list[Json | None]:
     return [None if row is None else Json(row, dumps) for row in (change.key, change.before, change.after)]

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from headrace.checked_json import decode_fields, encode_fields
 from headrace.errors import CorruptionError, RequestError
 from headrace.views.batch import NetChanges, StagedChanges
-from headrace.views.changes import Change
+from headrace.views.changes import ViewChange
 from headrace.views.formats import dumps
 from headrace.views.ledger import Ledger
 from headrace.views.schema import ViewSchema
@@ -92,7 +92,7 @@ class SqliteSession:
             zip(*(encode(column) for column in _by_key(schema, net.rows).columns), strict=True),
         )
 
-    def write_changes(self, view: str, changes: list[Change], drop_up_to: int) -> None:
+    def write_changes(self, view: str, changes: list[ViewChange], drop_up_to: int) -> None:
         self._connection.executemany(
             "INSERT INTO headrace_changes VALUES (?, ?, ?, ?, ?, ?, ?)",
             [
@@ -128,14 +128,14 @@ class SqliteSession:
         ).fetchone()
         return oldest  # type: ignore[no-any-return]
 
-    def changes(self, view: str, since: int, limit: int) -> list[Change]:
+    def changes(self, view: str, since: int, limit: int) -> list[ViewChange]:
         found = self._connection.execute(
             'SELECT sequence, batch_id, kind, "key", "before", "after" FROM headrace_changes '
             "WHERE view = ? AND sequence > ? ORDER BY sequence LIMIT ?",
             (view, since, limit),
         )
         try:
-            return [Change(*each[:3], *_rows(*each[3:])) for each in found.fetchall()]
+            return [ViewChange(*each[:3], *_rows(*each[3:])) for each in found.fetchall()]
         except ValueError as error:
             raise CorruptionError(f"a change of {view!r} is not what was written: {error}") from error
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from headrace.crash_points import reached
 from headrace.views.batch import NetChanges, StagedChanges, ViewBatch, net_changes
-from headrace.views.changes import Change, kept_changes
+from headrace.views.changes import ViewChange, kept_changes
 from headrace.views.ledger import Ledger, Reflected
 from headrace.views.schema import ViewSchema
 from headrace.views.selection import Choose, Selection
@@ -42,7 +42,7 @@ class SqlSession(Protocol):
 
     def write_rows(self, schema: ViewSchema, net: NetChanges) -> None: ...
 
-    def write_changes(self, view: str, changes: list[Change], drop_up_to: int) -> None:
+    def write_changes(self, view: str, changes: list[ViewChange], drop_up_to: int) -> None:
         """Adds changes, and drops those with numbers up to `drop_up_to`."""
 
     def take_up(
@@ -57,7 +57,7 @@ class SqlSession(Protocol):
 
     def oldest_change(self, view: str) -> int | None: ...
 
-    def changes(self, view: str, since: int, limit: int) -> list[Change]: ...
+    def changes(self, view: str, since: int, limit: int) -> list[ViewChange]: ...
 
 
 class SqlStore(LedgeredStore):
@@ -117,7 +117,7 @@ class SqlStore(LedgeredStore):
             selection = choose(ledger.schema)
             return Snapshot(session.select(ledger.schema, selection), ledger.reflected)
 
-    def changes(self, view: str, since: int = 0, limit: int = 1_000) -> list[Change]:
+    def changes(self, view: str, since: int = 0, limit: int = 1_000) -> list[ViewChange]:
         with self._reading(view) as session:
             ledger = _require(session, view)
             require_since(view, since, session.oldest_change(view), ledger.sequence)

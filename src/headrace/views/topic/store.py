@@ -33,7 +33,7 @@ from headrace.client.write import (
 from headrace.errors import ConfigError, RequestError, RetriableError
 from headrace.records import decode_columns
 from headrace.views.batch import ViewBatch
-from headrace.views.changes import Change
+from headrace.views.changes import ViewChange
 from headrace.views.ledger import Accepted, Ledger, Reflected
 from headrace.views.schema import ViewSchema
 from headrace.views.selection import Choose, select
@@ -150,7 +150,7 @@ class TopicStore(LedgeredStore):
         selection = choose(ledger.schema)
         return Snapshot(select(rows, selection), ledger.reflected)
 
-    def changes(self, view: str, since: int = 0, limit: int = 1_000) -> list[Change]:
+    def changes(self, view: str, since: int = 0, limit: int = 1_000) -> list[ViewChange]:
         del since, limit
         raise RequestError(f"the changes of view {view!r} are the topic {self._topic(view)!r}: consume it")
 

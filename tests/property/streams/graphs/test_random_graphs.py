@@ -20,7 +20,7 @@ from tests.property.streams.joins.histories import add, rows_of, table_of
 
 from headrace.streams.dataflow.stage import advance_graph_bucket
 from headrace.streams.dataflow.step import StageBatch, StageOperators, producer_messages
-from headrace.streams.engine.messages import ALL_VIEWS, Kind, Message, decode_table, encode_json
+from headrace.streams.engine.messages import ALL_VIEWS, BlobKind, Message, decode_table, encode_json
 from headrace.streams.engine.rescaling import rescale
 from headrace.streams.engine.state_files import BucketFiles
 from headrace.streams.event_time import Mark, PartitionTime
@@ -64,7 +64,7 @@ class Run:
     def _attempt(self, sources, times):
         graph = self.graph
         messages = [
-            Message(bucket, ALL_VIEWS, Kind.MARK, encode_json(self._mark(number, time).to_json()))
+            Message(bucket, ALL_VIEWS, BlobKind.MARK, encode_json(self._mark(number, time).to_json()))
             for number, time in enumerate(times)
             for bucket in range(graph.buckets)
         ]
@@ -75,7 +75,7 @@ class Run:
             messages = [
                 each for bucket in range(graph.buckets) for each in self._bucket(stage, bucket, messages)
             ]
-        tables = [decode_table(blob) for _, _, kind, blob in messages if kind is Kind.ROWS]
+        tables = [decode_table(blob) for _, _, kind, blob in messages if kind is BlobKind.ROWS]
         return pa.concat_tables(tables) if tables else None
 
     def _bucket(self, stage, bucket, messages):

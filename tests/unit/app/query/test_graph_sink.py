@@ -10,7 +10,7 @@ from headrace.client.write import RecordTooLarge
 from headrace.streams import StreamSpec
 from headrace.streams.dataflow import Edge, Graph, TopicSource, ViewOutput
 from headrace.streams.dataflow.step import raw
-from headrace.streams.engine import Kind, Message
+from headrace.streams.engine import BlobKind, Message
 from headrace.streams.engine.messages import encode_table
 from headrace.streams.feed.stamping import DEAD_SCHEMA
 from headrace.views import ViewSchema, open_store
@@ -62,7 +62,7 @@ def dead(value):
         "reason": "not JSON",
     }
     table = pa.Table.from_pylist([row | {"value": value}], DEAD_SCHEMA)
-    return Message(0, raw(0), Kind.DEAD, encode_table(table))
+    return Message(0, raw(0), BlobKind.DEAD, encode_table(table))
 
 
 def test_what_a_topic_does_not_take_is_shortened_and_stops_nothing():

@@ -7,7 +7,7 @@ from headrace.app.status.state import HeldInput, OperatorState, read_state
 from headrace.cli.show.applications import render_state, state_data
 from headrace.streams.dataflow import Edge, Graph, Node, StageBatch, TopicSource, ViewOutput
 from headrace.streams.dataflow.stage import advance_graph_bucket
-from headrace.streams.engine import Kind, Message
+from headrace.streams.engine import BlobKind, Message
 from headrace.streams.engine.messages import encode_json, encode_table
 from headrace.streams.engine.state_files import BucketFiles
 from headrace.streams.event_time import NO_WATERMARK, Mark, PartitionTime
@@ -66,9 +66,9 @@ class Bucket:
         }
         if searches:
             rows = pa.table({**columns, **stamps}, schema=pa.schema([*ROWS, *stamp_fields()]))
-            batch.add(Message(0, 0, Kind.ROWS, encode_table(rows)))
+            batch.add(Message(0, 0, BlobKind.ROWS, encode_table(rows)))
         for topic in ("searches", "clicks"):
-            batch.add(Message(0, -1, Kind.MARK, encode_json(mark(topic, now_us).to_json())))
+            batch.add(Message(0, -1, BlobKind.MARK, encode_json(mark(topic, now_us).to_json())))
         advance_graph_bucket(batch, "run", 0, self._log, self._number)
         self._number += 1
 

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from headrace.broker.access.login import Login
+from headrace.broker.access.login import SaslLogin
 from headrace.broker.access.scram import DEFAULT_ITERATIONS, SALT_BYTES, Credential, Mechanism, is_password
 from headrace.broker.access.state import AccessState
 
@@ -102,7 +102,7 @@ def test_challenges_of_known_and_unknown_names_cannot_be_told_apart_by_their_for
     state = state_of(*(kinds[number % 2] for number in range(10)))
 
     def challenge(name):
-        login = Login((SHA256.sasl_name,), lambda: "nonce")
+        login = SaslLogin((SHA256.sasl_name,), lambda: "nonce")
         login.choose(SHA256.sasl_name)
         _, salt, iterations = login.step(state, f"n,,n={name},r=abc".encode()).message.split(b",")
         return len(salt), iterations

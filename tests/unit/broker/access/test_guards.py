@@ -7,10 +7,10 @@ from uuid import UUID
 import pytest
 
 from headrace.broker.access.acls import Acl, AclIndex, Operation, Resource
-from headrace.broker.access.guards import GUARDS, Asked
+from headrace.broker.access.guards import GUARDS, GuardedRequest
 from headrace.broker.access.guards.ruling import CODES
-from headrace.broker.access.login import Login
-from headrace.broker.access.session import Rules, Session
+from headrace.broker.access.login import SaslLogin
+from headrace.broker.access.session import ClientSession, Rules
 from headrace.broker.apis.versions import VERSIONS
 from headrace.wire import Api, encode_response, name_of
 from headrace.wire.schemas import MESSAGES
@@ -31,11 +31,11 @@ KNOWN = [(api, MESSAGES[api].last) for api in sorted(GUARDS) if api not in VERSI
 
 def session(*acls, principal="User:alice"):
     rules = Rules(AclIndex(acls), frozenset())
-    return Session(rules, host="10.0.0.1", login=Login((), str), principal=principal)
+    return ClientSession(rules, host="10.0.0.1", login=SaslLogin((), str), principal=principal)
 
 
 def asked(request):
-    return Asked(
+    return GuardedRequest(
         request=request,
         session=request.session,
         topic_name=lambda topic_id: "secret" if topic_id == bodies.TOPIC_ID else None,

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from headrace.broker.access.login import MOST_SASL_BYTES, Login, offered
+from headrace.broker.access.login import MOST_SASL_BYTES, SaslLogin, offered
 from headrace.broker.access.scram import Mechanism, RefusedError, credential_from_password
 from headrace.broker.access.state import AccessState
 
@@ -17,7 +17,7 @@ def state_with(user="alice", password="secret", iterations=4096, mechanism=SHA25
 
 
 def login(mechanism):
-    made = Login(("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"), lambda: "nonce")
+    made = SaslLogin(("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"), lambda: "nonce")
     assert made.choose(mechanism)
     return made
 
@@ -41,7 +41,7 @@ def test_plain_is_offered_only_where_nobody_listens(host, encrypted, plain):
 
 
 def test_a_mechanism_that_is_not_offered_is_not_taken():
-    made = Login(offered("10.0.0.1", encrypted=False), lambda: "nonce")
+    made = SaslLogin(offered("10.0.0.1", encrypted=False), lambda: "nonce")
     assert not made.choose("PLAIN")
     assert not made.choose("GSSAPI")
     assert made.chosen == ""

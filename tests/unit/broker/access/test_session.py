@@ -3,15 +3,15 @@
 import logging
 
 from headrace.broker.access.acls import Acl, AclIndex, Operation, Resource
-from headrace.broker.access.login import Login
-from headrace.broker.access.session import Rules, Session
+from headrace.broker.access.login import SaslLogin
+from headrace.broker.access.session import ClientSession, Rules
 
 READ, TOPIC = Operation.READ, Resource.TOPIC
 ENTRY = Acl(TOPIC, 3, "orders", "User:alice", "*", READ, 3)
 
 
 def session(rules, principal="User:alice"):
-    return Session(rules, host="10.0.0.1", login=Login((), str), principal=principal)
+    return ClientSession(rules, host="10.0.0.1", login=SaslLogin((), str), principal=principal)
 
 
 def test_a_change_of_the_rules_counts_at_once():

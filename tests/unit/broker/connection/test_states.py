@@ -2,12 +2,14 @@
 
 import pytest
 
-from headrace.broker.connection.states import NEXT, Event, State
+from headrace.broker.connection.states import NEXT, ConnectionEvent, ConnectionState
 
-ENDED = (State.CLOSING, State.CLOSED)
+ENDED = (ConnectionState.CLOSING, ConnectionState.CLOSED)
 
 
-def reachable_from(state: State, *, without: tuple[Event, ...] = ()) -> set[State]:
+def reachable_from(
+    state: ConnectionState, *, without: tuple[ConnectionEvent, ...] = ()
+) -> set[ConnectionState]:
     seen, left = {state}, [state]
     while left:
         for event, following in NEXT[left.pop()].items():
@@ -17,7 +19,7 @@ def reachable_from(state: State, *, without: tuple[Event, ...] = ()) -> set[Stat
     return seen
 
 
-def ways_into(wanted: State) -> set[tuple[State, Event]]:
+def ways_into(wanted: ConnectionState) -> set[tuple[ConnectionState, ConnectionEvent]]:
     return {
         (state, event)
         for state, row in NEXT.items()
@@ -27,47 +29,47 @@ def ways_into(wanted: State) -> set[tuple[State, Event]]:
 
 
 def test_every_state_has_its_row_and_can_be_reached_from_a_login():
-    assert NEXT.keys() == set(State)
-    assert reachable_from(State.LOGIN) == set(State)
+    assert NEXT.keys() == set(ConnectionState)
+    assert reachable_from(ConnectionState.LOGIN) == set(ConnectionState)
 
 
-@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("state", ConnectionState)
 def test_a_connection_may_be_lost_or_fail_at_any_time_and_a_request_may_arrive(state):
-    assert NEXT[state][Event.LOST] is State.CLOSED
-    assert NEXT[state][Event.FAILED] in ENDED
-    assert Event.QUEUED in NEXT[state]
+    assert NEXT[state][ConnectionEvent.LOST] is ConnectionState.CLOSED
+    assert NEXT[state][ConnectionEvent.FAILED] in ENDED
+    assert ConnectionEvent.QUEUED in NEXT[state]
 
 
 def test_a_connection_that_is_closed_stays_closed():
-    assert reachable_from(State.CLOSED) == {State.CLOSED}
-    assert reachable_from(State.CLOSING) == {State.CLOSING, State.CLOSED}
+    assert reachable_from(ConnectionState.CLOSED) == {ConnectionState.CLOSED}
+    assert reachable_from(ConnectionState.CLOSING) == {ConnectionState.CLOSING, ConnectionState.CLOSED}
 
 
 def test_a_request_is_served_by_the_fast_path_only_behind_everything_that_the_task_had_to_do():
-    assert ways_into(State.IDLE) == {
-        (State.TASK, Event.DRAINED),
-        (State.HELD, Event.RELEASED),
+    assert ways_into(ConnectionState.IDLE) == {
+        (ConnectionState.TASK, ConnectionEvent.DRAINED),
+        (ConnectionState.HELD, ConnectionEvent.RELEASED),
     }
-    assert ways_into(State.HELD) == {
-        (State.IDLE, Event.TAKEN),
-        (State.HELD, Event.QUEUED),
+    assert ways_into(ConnectionState.HELD) == {
+        (ConnectionState.IDLE, ConnectionEvent.TAKEN),
+        (ConnectionState.HELD, ConnectionEvent.QUEUED),
     }
 
 
 def test_nothing_is_served_to_a_client_that_must_log_in_until_it_has():
-    before_login = reachable_from(State.LOGIN, without=(Event.IDENTIFIED,))
-    assert before_login == {State.LOGIN, *ENDED}
+    before_login = reachable_from(ConnectionState.LOGIN, without=(ConnectionEvent.IDENTIFIED,))
+    assert before_login == {ConnectionState.LOGIN, *ENDED}
 
 
 @pytest.mark.parametrize(
     ("state", "event"),
     [
-        (State.TASK, Event.TAKEN),
-        (State.IDLE, Event.DRAINED),
-        (State.IDLE, Event.RELEASED),
-        (State.HELD, Event.TAKEN),
-        (State.LOGIN, Event.DRAINED),
-        (State.CLOSED, Event.IDENTIFIED),
+        (ConnectionState.TASK, ConnectionEvent.TAKEN),
+        (ConnectionState.IDLE, ConnectionEvent.DRAINED),
+        (ConnectionState.IDLE, ConnectionEvent.RELEASED),
+        (ConnectionState.HELD, ConnectionEvent.TAKEN),
+        (ConnectionState.LOGIN, ConnectionEvent.DRAINED),
+        (ConnectionState.CLOSED, ConnectionEvent.IDENTIFIED),
     ],
 )
 def test_what_cannot_happen_is_our_mistake_and_is_named(state, event):

@@ -1,7 +1,7 @@
 """What `headrace run` and `headrace verify` print of batches and verdicts."""
 
 from headrace.app.status.batch_report import BatchReport
-from headrace.app.verify.recompute import Difference, Verdict
+from headrace.app.verify.recompute import KeyDifference, Verdict
 from headrace.cli.show.applications import batch_line, render_verdicts, verdict_data, verdict_line
 from headrace.views import Reflected
 
@@ -66,7 +66,7 @@ def test_a_view_that_could_not_be_verified_is_not_equal_and_says_why():
 
 
 def test_of_many_differences_the_first_are_shown_and_the_others_counted():
-    differences = [Difference({"region": number}, None, {"n": 1}) for number in range(1025)]
+    differences = [KeyDifference({"region": number}, None, {"n": 1}) for number in range(1025)]
     table, *lines = render_verdicts([verdict(differences=differences)]).split("\nrevenue {", 1)
     assert "1,025 rows differ" in table
     shown = ("{" + lines[0]).splitlines()

@@ -1,7 +1,7 @@
 """Late records by window."""
 
 from headrace.console.ask.late_windows import LateWindows
-from headrace.views import Change, ChangeKind
+from headrace.views import ChangeKind, ViewChange
 
 MINUTE_US = 60_000_000
 
@@ -67,7 +67,7 @@ def test_corrections_are_counted_under_the_window_of_their_key_until_the_view_is
     book = LateWindows()
     key = {"window_start": "1970-01-01T00:00:00.000000Z", "window_end": "1970-01-01T00:01:00.000000Z"}
     kinds = (ChangeKind.CLOSE, ChangeKind.RETRACTION, ChangeKind.CORRECTION, ChangeKind.CORRECTION)
-    book.changed("v", [Change(n, 0, kind, key, None, None) for n, kind in enumerate(kinds)])
+    book.changed("v", [ViewChange(n, 0, kind, key, None, None) for n, kind in enumerate(kinds)])
     dropped(book, 1)
     (only,) = book.to_json()
     assert (only["dropped"], only["corrected"]) == (1, 2)
@@ -83,8 +83,8 @@ def test_a_window_is_one_row_whatever_tells_of_it():
     book.changed(
         "v",
         [
-            Change(1, 0, ChangeKind.CORRECTION, key, None, row),
-            Change(2, 0, ChangeKind.CORRECTION, key, row, None),
+            ViewChange(1, 0, ChangeKind.CORRECTION, key, None, row),
+            ViewChange(2, 0, ChangeKind.CORRECTION, key, row, None),
         ],
     )
     place = {"view": "v", "window_start_us": -2 * MINUTE_US + 1, "window_end_us": -MINUTE_US + 1}

@@ -9,7 +9,13 @@ from headrace.app.status.description import (
 )
 from headrace.app.status.status import AppStatus, QueryStatus, Rebuild
 from headrace.console.ask.lag_history import GroupLag
-from headrace.console.ask.pipeline_state import AppSnapshot, Rates, graph_state, queries_state, rebuild_state
+from headrace.console.ask.pipeline_state import (
+    AppSnapshot,
+    CounterRates,
+    graph_state,
+    queries_state,
+    rebuild_state,
+)
 
 VIEW = ViewDescription(
     name="v",
@@ -137,7 +143,7 @@ def test_a_rebuild_has_its_progress():
 
 
 def test_a_rate_needs_two_looks_and_is_that_of_the_last_ten_seconds():
-    rates = Rates()
+    rates = CounterRates()
     rates.add(0, {"a": 100})
     assert rates.of("a") is None
     rates.add(1_000, {"a": 300, "b": 5})
@@ -149,14 +155,14 @@ def test_a_rate_needs_two_looks_and_is_that_of_the_last_ten_seconds():
 
 
 def test_a_counter_that_began_anew_has_no_negative_rate():
-    rates = Rates()
+    rates = CounterRates()
     rates.add(0, {"a": 100})
     rates.add(1_000, {"a": 3})
     assert rates.of("a") == 0.0
 
 
 def test_two_looks_at_one_moment_tell_nothing():
-    rates = Rates()
+    rates = CounterRates()
     rates.add(5, {"a": 1})
     rates.add(5, {"a": 9})
     assert rates.of("a") is None

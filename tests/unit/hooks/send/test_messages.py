@@ -5,14 +5,14 @@ import json
 
 import pytest
 
-from headrace.hooks.log.records import TopicRecord, message_id, source_of
+from headrace.hooks.log.records import HookRecord, message_id, source_of
 from headrace.hooks.send.mail import fill
 from headrace.hooks.send.messages import record_fields, time_text, webhook_body
-from headrace.records import Source, source_header
+from headrace.records import SourceRecord, source_header
 
 
 def record(value, key=b"k", headers=()):
-    return TopicRecord(
+    return HookRecord(
         topic="large",
         partition=1,
         offset=7,
@@ -24,7 +24,7 @@ def record(value, key=b"k", headers=()):
 
 
 def body(value, key=b"k"):
-    return json.loads(webhook_body(record(value, key), Source("orders", 0, 41)))
+    return json.loads(webhook_body(record(value, key), SourceRecord("orders", 0, 41)))
 
 
 def test_a_body_has_type_time_data_key_and_source():
@@ -39,7 +39,7 @@ def test_a_body_has_type_time_data_key_and_source():
 
 def test_numbers_keep_every_digit():
     value = b'{"a":1.10,"b":123456789012345678901234567890,"c":0.1000000000000000055511151231257827}'
-    assert value in webhook_body(record(value), Source("orders", 0, 41))
+    assert value in webhook_body(record(value), SourceRecord("orders", 0, 41))
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_absurd_times_are_shown_as_some_time(timestamp_ms):
 
 
 def test_a_source_comes_back_from_its_header():
-    for source in (Source("orders", 0, 41), Source("a.b-c_d", 12, 2**62, 3)):
+    for source in (SourceRecord("orders", 0, 41), SourceRecord("a.b-c_d", 12, 2**62, 3)):
         assert source_of(record(b"", headers=(source_header(source),))) == source
 
 
@@ -78,7 +78,7 @@ def test_a_source_that_cannot_be_read_is_none(value):
 
 def test_an_id_depends_on_everything_that_makes_a_record_itself():
     ids = {
-        message_id(followed, topic_id, Source(topic, partition, offset, row))
+        message_id(followed, topic_id, SourceRecord(topic, partition, offset, row))
         for followed in ("large", "small")
         for topic_id in ("A", "B")
         for topic in ("orders",)
@@ -90,7 +90,7 @@ def test_an_id_depends_on_everything_that_makes_a_record_itself():
 
 
 def test_ids_stay_what_they_are_in_all_versions():
-    assert message_id("large", "A", Source("orders", 0, 41)) == "msg_f3b33d5910d10d46a61aab13f4fe3e3c"
+    assert message_id("large", "A", SourceRecord("orders", 0, 41)) == "msg_f3b33d5910d10d46a61aab13f4fe3e3c"
 
 
 def test_templates_hold_names_and_nothing_else():

@@ -14,7 +14,7 @@ from headrace.streams.engine.checkpoint_records import (
     recorded,
     restore,
 )
-from headrace.streams.engine.messages import Kind, decode_json
+from headrace.streams.engine.messages import BlobKind, decode_json
 from headrace.streams.engine.state_log import append, load
 
 FOLDER = "checkpoints/queries/orders"
@@ -80,7 +80,7 @@ class Driver:
         self.plan(batch, amount)
         with recorded(self.records, batch) as receipts:
             copy, receipt = self.attempt(batch, cached)
-            list(receipts.apart([(-1, Kind.STATE, receipt)]))
+            list(receipts.apart([(-1, BlobKind.STATE, receipt)]))
         (self.checkpoint / "commits" / str(batch)).write_text("done")
         return copy
 
@@ -158,7 +158,7 @@ def test_an_entry_is_found_by_its_token_and_not_by_a_list(tmp_path):
     driver.plan(1, 10)
     with recorded(driver.records, 1) as receipts:
         kept, receipt = driver.attempt(1)
-        list(receipts.apart([(-1, Kind.STATE, receipt)]))
+        list(receipts.apart([(-1, BlobKind.STATE, receipt)]))
     (driver.checkpoint / "commits" / "1").write_text("done")
     forgotten, _ = driver.attempt(1)
     assert forgotten.head.token != kept.head.token

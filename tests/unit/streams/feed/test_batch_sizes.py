@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.streams.feed.batch_sizes import Sizes, within
-from headrace.streams.offsets import Position
+from headrace.streams.offsets import TopicPosition
 
 
 def at(following):
-    return Position(topic="orders", topic_id=uuid.UUID(int=7), next=following)
+    return TopicPosition(topic="orders", topic_id=uuid.UUID(int=7), next=following)
 
 
 def sizes(start, *batches, end=1000):

@@ -8,9 +8,9 @@ refused to everybody while access is enforced (and a test fails).
 
 from headrace.broker.access.guards.cluster import CLUSTER_GUARDS
 from headrace.broker.access.guards.groups import GROUP_GUARDS
-from headrace.broker.access.guards.ruling import Asked, Guard, Ruling
+from headrace.broker.access.guards.ruling import Guard, GuardedRequest, Ruling
 from headrace.broker.access.guards.topics import TOPIC_GUARDS
 
-__all__ = ["GUARDS", "Asked", "Guard", "Ruling"]
+__all__ = ["GUARDS", "Guard", "GuardedRequest", "Ruling"]
 
 GUARDS: dict[int, Guard] = {**TOPIC_GUARDS, **GROUP_GUARDS, **CLUSTER_GUARDS}

@@ -3,7 +3,7 @@
 from typing import Any
 
 from headrace.broker.access.acls import CLUSTER_NAME, Operation, Resource
-from headrace.broker.access.guards.ruling import CODES, Asked, Guard, PartitionFields, Ruling, split
+from headrace.broker.access.guards.ruling import CODES, Guard, GuardedRequest, PartitionFields, Ruling, split
 from headrace.wire import Api, ErrorCode
 
 __all__ = ["CLUSTER_GUARDS"]
@@ -21,7 +21,7 @@ CONFIG_RESOURCES = {
 }
 
 
-def open_to_all(asked: Asked) -> Ruling:  # noqa: ARG001 - a guard's form
+def open_to_all(asked: GuardedRequest) -> Ruling:  # noqa: ARG001 - a guard's form
     """Nothing is required."""
     return Ruling()
 
@@ -29,7 +29,7 @@ def open_to_all(asked: Asked) -> Ruling:  # noqa: ARG001 - a guard's form
 def on_cluster(operation: Operation, refusal: dict[str, Any]) -> Guard:
     """The operation on the cluster."""
 
-    def guard(asked: Asked) -> Ruling:
+    def guard(asked: GuardedRequest) -> Ruling:
         return Ruling() if asked.session.may_on_cluster(operation) else Ruling(refusal=dict(refusal))
 
     return guard
@@ -38,7 +38,7 @@ def on_cluster(operation: Operation, refusal: dict[str, Any]) -> Guard:
 def each_on_cluster(operation: Operation, items: str, into: str) -> Guard:
     """The operation on the cluster, refused once for each item of the request."""
 
-    def guard(asked: Asked) -> Ruling:
+    def guard(asked: GuardedRequest) -> Ruling:
         if asked.session.may_on_cluster(operation):
             return Ruling()
         return Ruling(refusal={into: [dict(REFUSED) for _ in getattr(asked.body, items)]})
@@ -46,7 +46,7 @@ def each_on_cluster(operation: Operation, items: str, into: str) -> Guard:
     return guard
 
 
-def describe_cluster(asked: Asked) -> Ruling:
+def describe_cluster(asked: GuardedRequest) -> Ruling:
     """Open to all; tells what the caller may do."""
 
     def edit(answer: dict[str, Any]) -> None:
@@ -60,14 +60,14 @@ def describe_cluster(asked: Asked) -> Ruling:
 def configs(operation: Operation, into: str) -> Guard:
     """The operation on each topic, group, or (for a broker) on the cluster."""
 
-    def may(asked: Asked, wanted: Any) -> bool:
+    def may(asked: GuardedRequest, wanted: Any) -> bool:
         resource = CONFIG_RESOURCES.get(wanted.resource_type)
         if resource is None:  # nothing has such configurations, and the handler says so
             return True
         name = CLUSTER_NAME if resource is Resource.CLUSTER else wanted.resource_name
         return asked.session.may(operation, resource, name)
 
-    def guard(asked: Asked) -> Ruling:
+    def guard(asked: GuardedRequest) -> Ruling:
         body = asked.body
         body.resources, denied = split(body.resources, lambda wanted: may(asked, wanted))
         return Ruling(into=into, refused=[_refused_config(wanted) for wanted in denied])
@@ -84,7 +84,7 @@ def _refused_config(wanted: Any) -> dict[str, Any]:
     }
 
 
-def describe_users(asked: Asked) -> Ruling:
+def describe_users(asked: GuardedRequest) -> Ruling:
     """Refused at the top, and for each user named: clients look at either place."""
     if asked.session.may_on_cluster(Operation.DESCRIBE):
         return Ruling()
@@ -92,7 +92,7 @@ def describe_users(asked: Asked) -> Ruling:
     return Ruling(refusal={**REFUSED, "results": results})
 
 
-def alter_users(asked: Asked) -> Ruling:
+def alter_users(asked: GuardedRequest) -> Ruling:
     if asked.session.may_on_cluster(Operation.ALTER):
         return Ruling()
     names = dict.fromkeys(each.name for each in (*asked.body.deletions, *asked.body.upsertions))
@@ -110,11 +110,11 @@ ADDED = PartitionFields(
 OFFSETS = PartitionFields()
 
 
-def _may_write(asked: Asked, transactional_id: str) -> bool:
+def _may_write(asked: GuardedRequest, transactional_id: str) -> bool:
     return asked.session.may(Operation.WRITE, Resource.TRANSACTIONAL_ID, transactional_id)
 
 
-def init_producer_id(asked: Asked) -> Ruling:
+def init_producer_id(asked: GuardedRequest) -> Ruling:
     """Writing on the transactional id; without one, on some topic or idempotently on the cluster."""
     session, transactional_id = asked.session, asked.body.transactional_id
     if transactional_id is not None:
@@ -127,7 +127,7 @@ def init_producer_id(asked: Asked) -> Ruling:
     return Ruling() if allowed else Ruling(refusal={"error_code": code})
 
 
-def add_partitions(asked: Asked) -> Ruling:
+def add_partitions(asked: GuardedRequest) -> Ruling:
     """All or nothing: one forbidden topic and no partition is added. Version 4 is for brokers."""
     if asked.request.api_version >= 4:
         allowed = asked.session.may_on_cluster(Operation.CLUSTER_ACTION)
@@ -142,7 +142,7 @@ def add_partitions(asked: Asked) -> Ruling:
     return Ruling(refusal={ADDED.into: refusals})
 
 
-def add_offsets(asked: Asked) -> Ruling:
+def add_offsets(asked: GuardedRequest) -> Ruling:
     if not _may_write(asked, asked.body.transactional_id):
         return Ruling(refusal={"error_code": TRANSACTION_DENIED})
     if not asked.session.may(Operation.READ, Resource.GROUP, asked.body.group_id):
@@ -150,13 +150,13 @@ def add_offsets(asked: Asked) -> Ruling:
     return Ruling()
 
 
-def end_transaction(asked: Asked) -> Ruling:
+def end_transaction(asked: GuardedRequest) -> Ruling:
     if _may_write(asked, asked.body.transactional_id):
         return Ruling()
     return Ruling(refusal={"error_code": TRANSACTION_DENIED})
 
 
-def commit_offsets(asked: Asked) -> Ruling:
+def commit_offsets(asked: GuardedRequest) -> Ruling:
     if not _may_write(asked, asked.body.transactional_id):
         return OFFSETS.all(asked, TRANSACTION_DENIED)
     if not asked.session.may(Operation.READ, Resource.GROUP, asked.body.group_id):
@@ -164,7 +164,7 @@ def commit_offsets(asked: Asked) -> Ruling:
     return OFFSETS.each(asked, Operation.READ)
 
 
-def describe_transactions(asked: Asked) -> Ruling:
+def describe_transactions(asked: GuardedRequest) -> Ruling:
     body, session = asked.body, asked.session
     body.transactional_ids, denied = split(
         body.transactional_ids,
@@ -183,7 +183,7 @@ def describe_transactions(asked: Asked) -> Ruling:
     return Ruling(into="transaction_states", refused=refused, edit=edit)
 
 
-def list_transactions(asked: Asked) -> Ruling:
+def list_transactions(asked: GuardedRequest) -> Ruling:
     def edit(answer: dict[str, Any]) -> None:
         answer["transaction_states"] = [
             state

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from headrace.broker.access.acls import CLUSTER_NAME, Operation, Resource
-from headrace.broker.access.guards.ruling import CODES, Asked, Guard, PartitionFields, Ruling, split
+from headrace.broker.access.guards.ruling import CODES, Guard, GuardedRequest, PartitionFields, Ruling, split
 from headrace.wire import Api
 
 __all__ = ["GROUP_GUARDS"]
@@ -15,7 +15,7 @@ MESSAGE = "not allowed for this user"
 GROUP, TRANSACTION = 0, 1
 
 
-def _may(asked: Asked, operation: Operation) -> bool:
+def _may(asked: GuardedRequest, operation: Operation) -> bool:
     return asked.session.may(operation, Resource.GROUP, asked.body.group_id or "")
 
 
@@ -25,7 +25,7 @@ def _may(asked: Asked, operation: Operation) -> bool:
 def reading(**refusal: Any) -> Guard:
     """Reading as the group that the request names."""
 
-    def guard(asked: Asked) -> Ruling:
+    def guard(asked: GuardedRequest) -> Ruling:
         if _may(asked, Operation.READ):
             return Ruling()
         return Ruling(refusal={"error_code": DENIED, **refusal})
@@ -33,7 +33,7 @@ def reading(**refusal: Any) -> Guard:
     return guard
 
 
-def subscribing(asked: Asked) -> Ruling:
+def subscribing(asked: GuardedRequest) -> Ruling:
     """Reading as the group, and seeing the topics subscribed to by name."""
     if not _may(asked, Operation.READ):
         return Ruling(refusal={"error_code": DENIED, "error_message": MESSAGE})
@@ -43,7 +43,7 @@ def subscribing(asked: Asked) -> Ruling:
     return Ruling(refusal={"error_code": TOPIC_DENIED, "error_message": MESSAGE})
 
 
-def find_coordinator(asked: Asked) -> Ruling:
+def find_coordinator(asked: GuardedRequest) -> Ruling:
     """Seeing the group or the transactional id."""
     body = asked.body
     resource = {GROUP: Resource.GROUP, TRANSACTION: Resource.TRANSACTIONAL_ID}.get(body.key_type)
@@ -69,20 +69,20 @@ WANTED = PartitionFields(parts="partition_indexes", by_id=True, extra=NOTHING)
 WANTED_BY_NAME = PartitionFields(parts="partition_indexes", extra=NOTHING)
 
 
-def offset_commit(asked: Asked) -> Ruling:
+def offset_commit(asked: GuardedRequest) -> Ruling:
     shape = COMMITTED if asked.request.api_version >= 10 else PLAIN
     if not _may(asked, Operation.READ):
         return shape.all(asked, DENIED)
     return shape.each(asked, Operation.READ)
 
 
-def offset_delete(asked: Asked) -> Ruling:
+def offset_delete(asked: GuardedRequest) -> Ruling:
     if not _may(asked, Operation.DELETE):
         return Ruling(refusal={"error_code": DENIED})
     return PLAIN.each(asked, Operation.READ)
 
 
-def offset_fetch(asked: Asked) -> Ruling:
+def offset_fetch(asked: GuardedRequest) -> Ruling:
     """Seeing the group and the topics; where all are asked for, forbidden ones are left out."""
     if asked.request.api_version < 8:
         return _offset_fetch_of_one(asked)
@@ -101,7 +101,7 @@ def offset_fetch(asked: Asked) -> Ruling:
     return Ruling(into="groups", refused=refused, edit=edit)
 
 
-def _offset_fetch_of_one(asked: Asked) -> Ruling:
+def _offset_fetch_of_one(asked: GuardedRequest) -> Ruling:
     if not asked.session.may(Operation.DESCRIBE, Resource.GROUP, asked.body.group_id):
         if asked.request.api_version < 2:
             return WANTED_BY_NAME.all(asked, DENIED)
@@ -114,7 +114,7 @@ def _offset_fetch_of_one(asked: Asked) -> Ruling:
     return Ruling(into="topics", refused=refused, edit=edit)
 
 
-def _withhold(asked: Asked, holder: Any, shape: PartitionFields) -> list[dict[str, Any]]:
+def _withhold(asked: GuardedRequest, holder: Any, shape: PartitionFields) -> list[dict[str, Any]]:
     """Takes forbidden topics out of a request's list; their refusals."""
     if not holder.topics:
         return []
@@ -122,7 +122,7 @@ def _withhold(asked: Asked, holder: Any, shape: PartitionFields) -> list[dict[st
     return shape.refusals(denied, TOPIC_DENIED)
 
 
-def _visible(asked: Asked, topics: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def _visible(asked: GuardedRequest, topics: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     def seen(topic: dict[str, Any]) -> bool:
         topic_id = topic.get("topic_id")
         name = asked.topic_name(topic_id) if topic_id is not None else topic.get("name")
@@ -134,7 +134,7 @@ def _visible(asked: Asked, topics: Iterable[dict[str, Any]]) -> list[dict[str, A
 # --- administration -----------------------------------------------------------------------------
 
 
-def list_groups(asked: Asked) -> Ruling:
+def list_groups(asked: GuardedRequest) -> Ruling:
     """All for a user who may describe the cluster; else those that the caller may describe."""
     session = asked.session
 
@@ -152,7 +152,7 @@ def list_groups(asked: Asked) -> Ruling:
 def describing(field: str) -> Guard:
     """Seeing each group; a group of which a topic must not be seen is refused as a whole."""
 
-    def guard(asked: Asked) -> Ruling:
+    def guard(asked: GuardedRequest) -> Ruling:
         ids, denied = split(getattr(asked.body, field), _each(asked, Operation.DESCRIBE))
         setattr(asked.body, field, ids)
         refused = [_unseen(group_id, DENIED) for group_id in denied]
@@ -161,7 +161,7 @@ def describing(field: str) -> Guard:
     return guard
 
 
-def _each(asked: Asked, operation: Operation) -> Callable[[str], bool]:
+def _each(asked: GuardedRequest, operation: Operation) -> Callable[[str], bool]:
     return lambda group_id: asked.session.may(operation, Resource.GROUP, group_id)
 
 
@@ -169,7 +169,7 @@ def _unseen(group_id: str, code: int) -> dict[str, Any]:
     return {"group_id": group_id, "error_code": code, "error_message": MESSAGE, "group_state": ""}
 
 
-def _edit_described(asked: Asked, answer: dict[str, Any]) -> None:
+def _edit_described(asked: GuardedRequest, answer: dict[str, Any]) -> None:
     session = asked.session
     groups = []
     for group in answer["groups"]:
@@ -191,7 +191,7 @@ def _topics_in(group: dict[str, Any]) -> set[str]:
     }
 
 
-def delete_groups(asked: Asked) -> Ruling:
+def delete_groups(asked: GuardedRequest) -> Ruling:
     body = asked.body
     body.groups_names, denied = split(body.groups_names, _each(asked, Operation.DELETE))
     return Ruling(
@@ -204,7 +204,7 @@ def delete_groups(asked: Asked) -> Ruling:
 ALTERED = PartitionFields(name="topic_name", into="responses")
 
 
-def describe_share_offsets(asked: Asked) -> Ruling:
+def describe_share_offsets(asked: GuardedRequest) -> Ruling:
     body = asked.body
     body.groups, denied = split(
         body.groups, lambda group: asked.session.may(Operation.DESCRIBE, Resource.GROUP, group.group_id)
@@ -227,7 +227,7 @@ def describe_share_offsets(asked: Asked) -> Ruling:
     return Ruling(into="groups", refused=refused, edit=edit)
 
 
-def _withhold_shared(asked: Asked, group: Any) -> list[dict[str, Any]]:
+def _withhold_shared(asked: GuardedRequest, group: Any) -> list[dict[str, Any]]:
     if not group.topics:
         return []
     group.topics, denied = split(
@@ -236,13 +236,13 @@ def _withhold_shared(asked: Asked, group: Any) -> list[dict[str, Any]]:
     return PartitionFields(name="topic_name").refusals(denied, TOPIC_DENIED)
 
 
-def alter_share_offsets(asked: Asked) -> Ruling:
+def alter_share_offsets(asked: GuardedRequest) -> Ruling:
     if not _may(asked, Operation.READ):
         return Ruling(refusal={"error_code": DENIED, "error_message": MESSAGE})
     return ALTERED.each(asked, Operation.READ)
 
 
-def delete_share_offsets(asked: Asked) -> Ruling:
+def delete_share_offsets(asked: GuardedRequest) -> Ruling:
     if not _may(asked, Operation.DELETE):
         return Ruling(refusal={"error_code": DENIED, "error_message": MESSAGE})
     body = asked.body

@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from headrace.broker.access.acls import Resource
-from headrace.broker.access.session import Session
+from headrace.broker.access.session import ClientSession
 from headrace.wire import ErrorCode, Request
 
-__all__ = ["CODES", "Asked", "Guard", "PartitionFields", "Ruling", "split"]
+__all__ = ["CODES", "Guard", "GuardedRequest", "PartitionFields", "Ruling", "split"]
 
 T = TypeVar("T")
 Answer = dict[str, Any]
@@ -29,11 +29,11 @@ CODES = {
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class GuardedRequest:
     """A request, who asks, and how to learn a topic's name from its id."""
 
     request: Request
-    session: Session
+    session: ClientSession
     topic_name: Callable[[UUID], str | None]
     creates_topics: bool = False
     topic_exists: Callable[[str], bool] = lambda _: True
@@ -73,7 +73,7 @@ class Ruling:
         return answer
 
 
-Guard = Callable[[Asked], Ruling]
+Guard = Callable[[GuardedRequest], Ruling]
 
 
 def split(items: Iterable[T], allowed: Callable[[T], bool]) -> tuple[list[T], list[T]]:
@@ -100,7 +100,7 @@ class PartitionFields:
     by_id: bool = False
     extra: tuple[tuple[str, Any], ...] = ()
 
-    def each(self, asked: Asked, operation: int) -> Ruling:
+    def each(self, asked: GuardedRequest, operation: int) -> Ruling:
         """Takes the topics out on which the operation is not allowed."""
         allowed, denied = self.divided(asked, operation)
         if not denied:
@@ -108,12 +108,12 @@ class PartitionFields:
         setattr(asked.body, self.items, allowed)
         return Ruling(into=self.into, refused=self.refusals(denied, CODES[Resource.TOPIC]))
 
-    def divided(self, asked: Asked, operation: int) -> tuple[list[Any], list[Any]]:
+    def divided(self, asked: GuardedRequest, operation: int) -> tuple[list[Any], list[Any]]:
         return split(
             getattr(asked.body, self.items), lambda item: asked.may_topic(operation, item, self.name)
         )
 
-    def all(self, asked: Asked, code: int) -> Ruling:
+    def all(self, asked: GuardedRequest, code: int) -> Ruling:
         """Refuses everything, in the places where the API has room for it."""
         return Ruling(refusal={self.into: self.refusals(getattr(asked.body, self.items), code)})
 

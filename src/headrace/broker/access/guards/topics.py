@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from headrace.broker.access.acls import CLUSTER_NAME, Operation, Resource
-from headrace.broker.access.guards.ruling import CODES, Asked, Guard, PartitionFields, Ruling, split
+from headrace.broker.access.guards.ruling import CODES, Guard, GuardedRequest, PartitionFields, Ruling, split
 from headrace.wire import Api
 
 __all__ = ["TOPIC_GUARDS"]
@@ -34,7 +34,7 @@ FETCHED = PartitionFields(
 )
 
 
-def produce(asked: Asked) -> Ruling:
+def produce(asked: GuardedRequest) -> Ruling:
     """Writing on the topic, and on the transactional id where there is one."""
     transaction = asked.body.transactional_id
     if transaction is None or asked.session.may(Operation.WRITE, Resource.TRANSACTIONAL_ID, transaction):
@@ -52,7 +52,7 @@ def per_partition(operation: Operation, shape: PartitionFields) -> Guard:
 # --- metadata -----------------------------------------------------------------------------------
 
 
-def metadata(asked: Asked) -> Ruling:
+def metadata(asked: GuardedRequest) -> Ruling:
     """Unknown and forbidden topics look the same; where all are asked for, forbidden ones are left out."""
     body = asked.body
     ruling = Ruling(into="topics", edit=lambda answer: _edit_metadata(asked, answer))
@@ -62,7 +62,7 @@ def metadata(asked: Asked) -> Ruling:
     return ruling
 
 
-def _may_describe_or_create(asked: Asked, topic: Any) -> bool:
+def _may_describe_or_create(asked: GuardedRequest, topic: Any) -> bool:
     if not asked.may_topic(Operation.DESCRIBE, topic):
         return False
     name = asked.name_of(topic)
@@ -72,14 +72,14 @@ def _may_describe_or_create(asked: Asked, topic: Any) -> bool:
     return asked.session.may_create(name)
 
 
-def _hidden(asked: Asked, topic: Any) -> dict[str, Any]:
+def _hidden(asked: GuardedRequest, topic: Any) -> dict[str, Any]:
     topic_id = getattr(topic, "topic_id", None)
     nameless = None if asked.request.api_version >= 12 else ""
     name = topic.name if topic_id is None else nameless
     return {"error_code": DENIED, "name": name, "topic_id": topic_id}
 
 
-def _edit_metadata(asked: Asked, answer: dict[str, Any]) -> None:
+def _edit_metadata(asked: GuardedRequest, answer: dict[str, Any]) -> None:
     session, body = asked.session, asked.body
     answer["topics"] = [
         topic
@@ -94,7 +94,7 @@ def _edit_metadata(asked: Asked, answer: dict[str, Any]) -> None:
         answer["cluster_authorized_operations"] = session.allowed_bits(Resource.CLUSTER, CLUSTER_NAME)
 
 
-def describe_topic_partitions(asked: Asked) -> Ruling:
+def describe_topic_partitions(asked: GuardedRequest) -> Ruling:
     """Named ones are answered, hidden ones left out, of the cursor too."""
     body, session = asked.body, asked.session
     if body.topics:
@@ -111,7 +111,7 @@ def describe_topic_partitions(asked: Asked) -> Ruling:
     return Ruling(into="topics", refused=refused, edit=lambda answer: _edit_described(asked, answer))
 
 
-def _edit_described(asked: Asked, answer: dict[str, Any]) -> None:
+def _edit_described(asked: GuardedRequest, answer: dict[str, Any]) -> None:
     for topic in answer["topics"]:
         if not topic.get("error_code"):
             bits = asked.session.allowed_bits(Resource.TOPIC, topic["name"])
@@ -121,14 +121,14 @@ def _edit_described(asked: Asked, answer: dict[str, Any]) -> None:
 # --- administration -----------------------------------------------------------------------------
 
 
-def create_topics(asked: Asked) -> Ruling:
+def create_topics(asked: GuardedRequest) -> Ruling:
     """Creating on the cluster, or on the topic."""
     body = asked.body
     body.topics, denied = split(body.topics, lambda topic: asked.session.may_create(topic.name))
     return Ruling(into="topics", refused=[_refused(topic.name) for topic in denied])
 
 
-def delete_topics(asked: Asked) -> Ruling:
+def delete_topics(asked: GuardedRequest) -> Ruling:
     """By name or by id; a user who may not see a topic does not learn its name from its id."""
     body = asked.body
     body.topics, denied = split(body.topics, lambda topic: asked.may_topic(Operation.DELETE, topic))
@@ -139,14 +139,14 @@ def delete_topics(asked: Asked) -> Ruling:
     return Ruling(into="responses", refused=refused + [_refused(name) for name in names])
 
 
-def _shown(asked: Asked, topic: Any) -> str | None:
+def _shown(asked: GuardedRequest, topic: Any) -> str | None:
     name = asked.name_of(topic)
     if topic.topic_id is None or (name and asked.session.sees(Operation.DESCRIBE, Resource.TOPIC, name)):
         return name
     return None
 
 
-def create_partitions(asked: Asked) -> Ruling:
+def create_partitions(asked: GuardedRequest) -> Ruling:
     body = asked.body
     body.topics, denied = split(body.topics, lambda topic: asked.may_topic(Operation.ALTER, topic))
     return Ruling(into="results", refused=[_refused(topic.name) for topic in denied])

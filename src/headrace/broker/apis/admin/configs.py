@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.broker.access import Session
+from headrace.broker.access import ClientSession
 from headrace.broker.access.acls import Operation, Resource
 from headrace.broker.coordinators.queues.coordinator import QueueCoordinator
 from headrace.broker.coordinators.queues.dead_letters import DeadLetters
@@ -204,7 +204,7 @@ class ConfigApis:
         return _accepted(resource)
 
     def _chosen_dead_letters(
-        self, group_id: str, overrides: Mapping[str, str], caller: Session | None
+        self, group_id: str, overrides: Mapping[str, str], caller: ClientSession | None
     ) -> str | None:
         """The topic that somebody who needs permission chooses for the dead letters of a queue, if any.
 

@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Any
 
-from headrace.broker.coordinators.group_table import Entry
+from headrace.broker.coordinators.group_table import GroupEntry
 from headrace.broker.coordinators.groups import GroupCoordinator
 from headrace.broker.coordinators.queues.coordinator import QueueCoordinator
 from headrace.broker.log.topics import Topics
@@ -49,7 +49,7 @@ class GroupAdminApis:
             ],
         }
 
-    async def _found(self, group_id: str) -> tuple[Code, Entry | None]:
+    async def _found(self, group_id: str) -> tuple[Code, GroupEntry | None]:
         try:
             return Code.NONE, await self.groups.entry(group_id)
         except RetriableError:
@@ -148,7 +148,7 @@ class GroupAdminApis:
         return {"results": results}
 
 
-def _listed(entry: Entry) -> dict[str, str]:
+def _listed(entry: GroupEntry) -> dict[str, str]:
     group = entry.group
     is_classic = isinstance(group, ClassicGroup)
     return {

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Awaitable
 from typing import Any
 
-from headrace.broker.access import Session
+from headrace.broker.access import ClientSession
 from headrace.broker.access.acls import Operation, Resource
 from headrace.broker.apis.admin.configs import config_rows
 from headrace.broker.log.topics import INTERNAL_TOPICS, Topics
@@ -55,7 +55,7 @@ class TopicApis:
             answer.update(_refusal(error))
         return answer
 
-    def _check_is_new(self, name: str, caller: Session | None) -> None:
+    def _check_is_new(self, name: str, caller: ClientSession | None) -> None:
         """Names that differ in dots and underscores only are one name to metrics: Kafka refuses them too.
 
         The other name is not given away to a user who may not see that topic.

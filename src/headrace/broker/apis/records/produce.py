@@ -13,9 +13,9 @@ are read; whatever is in them, they are appended as those of any request.
 import inspect
 from typing import Any, NamedTuple
 
-from headrace.broker.access import Session, is_allowed
+from headrace.broker.access import ClientSession, is_allowed
 from headrace.broker.access.acls import Operation, Resource
-from headrace.broker.apis.answers import Answer, Begun, Reply, begin
+from headrace.broker.apis.answers import Begun, DeferredReply, Reply, begin
 from headrace.broker.apis.records.batch_checks import bad_records, check_times, checked_batch
 from headrace.broker.apis.records.produce_answer import ProduceAnswer, refuse
 from headrace.broker.coordinators.transactions import IMPLICIT_SINCE, TransactionCoordinator
@@ -78,7 +78,9 @@ class Produce:
         self._metrics = metrics
         self._clock = clock
 
-    def start(self, request: Request, frame: bytearray, throttle_ms: int) -> Answer | Begun[Answer]:
+    def start(
+        self, request: Request, frame: bytearray, throttle_ms: int
+    ) -> DeferredReply | Begun[DeferredReply]:
         """Appends now, in order; the answer is there when every batch is synced or refused.
 
         A transactional request, or one with compressed batches, may have to wait before;
@@ -126,7 +128,7 @@ class Produce:
 
     def start_known(
         self, known: KnownProduce, parts: Parts, frame: bytearray, throttle_ms: int, *, alone: bool
-    ) -> Answer:
+    ) -> DeferredReply:
         """As `start`, for what `parts_of` found.
 
         `alone`: nothing else has been received that could share its sync.
@@ -150,7 +152,7 @@ class Produce:
                     return True
         return False
 
-    async def _start_later(self, request: Request, frame: bytearray, throttle_ms: int) -> Answer:
+    async def _start_later(self, request: Request, frame: bytearray, throttle_ms: int) -> DeferredReply:
         head, pending = _head(request), ProduceAnswer(throttle_ms)
         topics = []
         try:
@@ -166,7 +168,7 @@ class Produce:
         return self._answer(head, frame, [*topics, *request.refused], pending)
 
     async def _append_later(
-        self, head: _Head, data: Any, part: Any, pending: ProduceAnswer, session: Session | None
+        self, head: _Head, data: Any, part: Any, pending: ProduceAnswer, session: ClientSession | None
     ) -> dict[str, Any]:
         """Looks at the records, asks the coordinator, then appends at once: no marker can come first."""
         try:
@@ -181,7 +183,7 @@ class Produce:
         about = data, part.index, part.records
         return self._append(head, *about, pending, admitted=admitted, inspected=inspected)
 
-    def _check_may_write(self, head: _Head, data: Any, session: Session | None) -> None:
+    def _check_may_write(self, head: _Head, data: Any, session: ClientSession | None) -> None:
         """Raises RequestError if what was allowed before the wait no longer is."""
         if session is None:
             return
@@ -300,7 +302,7 @@ class Produce:
         topics: list[dict[str, Any]],
         pending: ProduceAnswer,
         shape: ProduceShape | None = None,
-    ) -> Answer:
+    ) -> DeferredReply:
         def finish() -> None:
             self._memory.release_frame(frame)
             for topic in topics:

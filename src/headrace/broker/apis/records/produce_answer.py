@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from headrace.broker.apis.answers import Answer
+from headrace.broker.apis.answers import DeferredReply
 from headrace.broker.log.partition import Partition
 from headrace.errors import CorruptionError, DiskError, RequestError, RetriableError
 from headrace.wire import ErrorCode
@@ -11,7 +11,7 @@ from headrace.wire import ErrorCode
 __all__ = ["ProduceAnswer", "refuse"]
 
 
-class ProduceAnswer(Answer):
+class ProduceAnswer(DeferredReply):
     """An answer that is there once everything that was appended for it is synced."""
 
     __slots__ = ("_finish", "_left", "throttle_ms")

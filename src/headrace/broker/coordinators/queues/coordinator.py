@@ -12,7 +12,7 @@ from headrace.clock import Clock
 from headrace.errors import DiskError, RequestError, RetriableError
 from headrace.groups import Code, OffsetCommitted
 from headrace.groups import share as machine
-from headrace.groups.consumer import Catalog
+from headrace.groups.consumer import KnownTopics
 from headrace.groups.share import (
     Ack,
     Sessions,
@@ -72,7 +72,7 @@ class QueueCoordinator:
 
     # --- members ------------------------------------------------------------------------------
 
-    async def heartbeat(self, group_id: str, request: ShareHeartbeat, catalog: Catalog) -> ShareReply:
+    async def heartbeat(self, group_id: str, request: ShareHeartbeat, catalog: KnownTopics) -> ShareReply:
         """Everything that a member asks for; a queue begins with its first member."""
         self._journal.check_available()
         group = self.table.groups.get(group_id)
@@ -114,7 +114,7 @@ class QueueCoordinator:
 
     # --- where a queue begins -----------------------------------------------------------------
 
-    async def _prepare_all(self, group_id: str, request: ShareHeartbeat, catalog: Catalog) -> None:
+    async def _prepare_all(self, group_id: str, request: ShareHeartbeat, catalog: KnownTopics) -> None:
         for name in sorted(request.topic_names or ()):
             topic = self._topics.named(name) if name in catalog.topics else None
             if topic is not None:

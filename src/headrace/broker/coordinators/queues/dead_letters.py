@@ -14,7 +14,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from headrace.broker.access import Authority, Session
+from headrace.broker.access import Authority, ClientSession
 from headrace.broker.access.acls import Operation, Resource
 from headrace.broker.coordinators.queues.store import QueueStore
 from headrace.broker.coordinators.queues.table import QueuePartition
@@ -28,7 +28,7 @@ from headrace.groups.share import (
     DEAD_LETTER_PREFIX,
     DEAD_LETTER_TOPIC,
     Burial,
-    Reason,
+    GiveUpReason,
     RecordRun,
     SharePartition,
     Span,
@@ -47,9 +47,9 @@ DLQ_HEADERS = tuple(
     QUEUE_PREFIX + name for name in ("topic", "partition", "offset", "group", "delivery.count", "message")
 )
 _REASONS = {
-    Reason.REJECTED: "rejected by its consumer",
-    Reason.RELEASED: "the delivery limit is reached; its consumer released it",
-    Reason.EXPIRED: "the delivery limit is reached; its lease ended without an acknowledgement",
+    GiveUpReason.REJECTED: "rejected by its consumer",
+    GiveUpReason.RELEASED: "the delivery limit is reached; its consumer released it",
+    GiveUpReason.EXPIRED: "the delivery limit is reached; its lease ended without an acknowledgement",
 }
 
 
@@ -181,7 +181,7 @@ class DeadLetters:
                 code=Code.TOPIC_AUTHORIZATION_FAILED,
             )
 
-    def _has_member_who(self, group_id: str, may: Callable[[Session], bool]) -> bool:
+    def _has_member_who(self, group_id: str, may: Callable[[ClientSession], bool]) -> bool:
         access, group = self._access, self._table.groups.get(group_id)
         if not access.enforced:
             return True

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-from headrace.broker.access import Session as Caller
+from headrace.broker.access import ClientSession as Caller
 from headrace.broker.access import is_allowed
 from headrace.broker.access.acls import Operation, Resource
 from headrace.broker.coordinators.queues.coordinator import QueueCoordinator

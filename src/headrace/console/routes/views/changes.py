@@ -39,7 +39,7 @@ from headrace.console.push.read_cache import ReadCache
 from headrace.console.routes.views.views import VIEW
 from headrace.console.security import Role
 from headrace.errors import RequestError
-from headrace.views import Change, ChangeKind
+from headrace.views import ChangeKind, ViewChange
 
 __all__ = ["ROUTES", "SCHEMAS"]
 
@@ -179,7 +179,7 @@ def _encoded(context: ConsoleContext, view: ViewDescription, since: int) -> Stre
     return StreamEvent("changes", body, str(last))
 
 
-def _change_to_json(change: Change) -> dict[str, Any]:
+def _change_to_json(change: ViewChange) -> dict[str, Any]:
     return {
         "sequence": change.sequence,
         "batch_id": change.batch_id,

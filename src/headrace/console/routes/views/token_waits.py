@@ -23,7 +23,7 @@ _BEGINNING: WrittenOffsets = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class WantedRows:
     """What a view must reflect, as rows of which query; None where any will do."""
 
     positions: WrittenOffsets
@@ -44,7 +44,7 @@ class TokenWait:
         self._view = view
         self._wanted = wanted
         self._deadline = asyncio.get_running_loop().time() + wait_s
-        self._asked: Asked | None = None
+        self._asked: WantedRows | None = None
 
     async def is_over(self, reflected: Reflected) -> bool:
         """Whether rows that reflect this show every write; if not, waits until it is worth reading again."""
@@ -57,7 +57,7 @@ class TokenWait:
         await self._wait_reflected(self._asked)
         return False
 
-    async def _ask(self, reflected: Reflected) -> Asked:
+    async def _ask(self, reflected: Reflected) -> WantedRows:
         """What this view must reflect; raises ProblemError if no write of the token gets to it.
 
         A token may tell of several topics, for it follows a client through all its writes;
@@ -69,11 +69,11 @@ class TokenWait:
         reads = {*reflected.offsets, *(each for each in [self._view.stream] if each is not None)}
         reads |= set(query.reads) if query is not None else set()
         if not reads:
-            return Asked(self._wanted)
+            return WantedRows(self._wanted)
         stages = derivations.stages(sorted(reads), self._wanted) if query is not None else []
         if not stages:
             self._require_own(reads)
-            return Asked({topic: each for topic, each in self._wanted.items() if topic in reads})
+            return WantedRows({topic: each for topic, each in self._wanted.items() if topic in reads})
         builds = await self._workers.run(
             builds_on_the_way, self._call.context, derivations, self._view.query, stages
         )
@@ -83,7 +83,7 @@ class TokenWait:
         for stage in stages:
             required[stage.topic] = await self._behind(stage, required, builds)
         own = {topic: each for topic, each in required.items() if topic in reads}
-        return Asked(own, builds[self._view.query])
+        return WantedRows(own, builds[self._view.query])
 
     def _require_own(self, reads: set[str]) -> None:
         if not reads & self._wanted.keys():
@@ -101,12 +101,12 @@ class TokenWait:
         """Behind what the makers of a derived topic make of these positions, once all of it is there."""
         for maker in stage.makers:
             asked = {topic: required[topic] for topic in maker.query.reads if topic in required}
-            await self._wait_maker(maker, Asked(asked, builds[maker.query.name]))
+            await self._wait_maker(maker, WantedRows(asked, builds[maker.query.name]))
         ends = await self._workers.run(ends_behind, self._call.context, stage.topic)
         merged = merge_positions([{stage.topic: ends}, {stage.topic: required.get(stage.topic, {})}])
         return merged[stage.topic]
 
-    async def _wait_maker(self, maker: Maker, asked: Asked) -> None:
+    async def _wait_maker(self, maker: Maker, asked: WantedRows) -> None:
         context = self._call.context
         if maker.view is not None:
             view_watch = watch_view(context, maker.view)
@@ -118,7 +118,7 @@ class TokenWait:
                 watch, lambda offsets: missing_positions(asked.positions, offsets), asked.positions
             )
 
-    async def _wait_reflected(self, asked: Asked) -> None:
+    async def _wait_reflected(self, asked: WantedRows) -> None:
         watch = watch_view(self._call.context, self._view)
         await self._wait(watch, lambda state: asked.missing(state.reflected), asked.positions)
 

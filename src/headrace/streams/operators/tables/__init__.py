@@ -3,8 +3,8 @@
 Arrow and numpy only: no Spark, no I/O.
 """
 
-from headrace.streams.operators.tables.history import SPANS, History
+from headrace.streams.operators.tables.history import SPANS, TableHistory
 from headrace.streams.operators.tables.upserts import Upserts
 from headrace.streams.operators.tables.whole_rows import WholeRows
 
-__all__ = ["SPANS", "History", "Upserts", "WholeRows"]
+__all__ = ["SPANS", "TableHistory", "Upserts", "WholeRows"]

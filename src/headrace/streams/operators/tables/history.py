@@ -38,7 +38,7 @@ from headrace.streams.operators.tables.upserts import (
     without_pairs,
 )
 
-__all__ = ["SPANS", "History"]
+__all__ = ["SPANS", "TableHistory"]
 
 _TIME = pa.timestamp("us", tz="UTC")
 SPANS = pa.schema(
@@ -61,7 +61,7 @@ Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class History(Upserts):
+class TableHistory(Upserts):
     """All versions of rows within `keep_us`, each with its spans of time and offsets.
 
     `lateness_us` is how far a partition's watermark is behind its newest event time.
@@ -93,7 +93,7 @@ class History(Upserts):
 class HistoryState(UpsertState):
     """The versions of one bucket of keys, deletes among them."""
 
-    def __init__(self, operator: History, schema: pa.Schema) -> None:
+    def __init__(self, operator: TableHistory, schema: pa.Schema) -> None:
         super().__init__(operator, schema)
         self._history = operator
         self._runs = Runs(_by_hash)

@@ -19,7 +19,7 @@ from headrace.streams.operators.grouping import Ints, runs_of
 from headrace.streams.operators.hashing import Hashes, distinct
 from headrace.streams.operators.keys import hashes_of
 from headrace.streams.operators.runs import Runs, in_one_chunk
-from headrace.streams.operators.windows.state import OperatorState
+from headrace.streams.operators.windows.state import OpenWindows
 
 if TYPE_CHECKING:
     from headrace.streams.operators.windows.operator import WindowOperator
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["EventState"]
 
 
-class EventState(OperatorState):
+class EventState(OpenWindows):
     """`span_us` is how far a window reaches: the gap of a session, the size of a sliding window."""
 
     def __init__(self, operator: "WindowOperator", span_us: int) -> None:

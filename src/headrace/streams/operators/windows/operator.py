@@ -1,7 +1,7 @@
 """A windowed aggregation: what to compute, split into what happens where.
 
 Rows are classified and reduced to *partials* where they are read (`partial`); partials
-of one bucket of keys are merged into state (`OperatorState.advance`), which publishes
+of one bucket of keys are merged into state (`OpenWindows.advance`), which publishes
 changes of results as the watermark passes. Results do not depend, to the last bit, on
 how rows were batched, partitioned or ordered on the way.
 """
@@ -24,7 +24,7 @@ from headrace.streams.operators.windows.pane_state import PaneState
 from headrace.streams.operators.windows.partials import pane_partial, session_partial, sliding_partial
 from headrace.streams.operators.windows.session_state import SessionState
 from headrace.streams.operators.windows.sliding_state import SlidingState
-from headrace.streams.operators.windows.state import OperatorState
+from headrace.streams.operators.windows.state import OpenWindows
 from headrace.streams.operators.windows.windows import (
     Hopping,
     Session,
@@ -127,7 +127,7 @@ class WindowOperator:
         return missed_windows(self.window, bounds, latest, _watermarks(rows) - self.correct_for_us)
 
     def partial(self, rows: pa.Table, classes: npt.NDArray[np.int8] | None = None) -> pa.Table:
-        """What the rows come to in the windows where they count: a table for `OperatorState.advance`.
+        """What the rows come to in the windows where they count: a table for `OpenWindows.advance`.
 
         `classes` is what `classify` found, for a caller that has asked it already.
         """
@@ -168,12 +168,12 @@ class WindowOperator:
             "correct_for_us": self.correct_for_us,
         }
 
-    def new_state(self) -> OperatorState:
+    def new_state(self) -> OpenWindows:
         return self.load(None, ())
 
-    def load(self, snapshot: bytes | None, deltas: Iterable[bytes]) -> OperatorState:
+    def load(self, snapshot: bytes | None, deltas: Iterable[bytes]) -> OpenWindows:
         """The state as it was when the last of the deltas was made."""
-        state: OperatorState
+        state: OpenWindows
         if isinstance(self.window, Session):
             state = SessionState(self)
         elif isinstance(self.window, Sliding):

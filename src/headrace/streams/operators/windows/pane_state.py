@@ -21,7 +21,7 @@ from headrace.streams.operators.grouping import Groups, Ints, one_chunk, runs_of
 from headrace.streams.operators.hashing import distinct
 from headrace.streams.operators.keys import grouped, hashes_of
 from headrace.streams.operators.runs import Held, Runs, in_one_chunk
-from headrace.streams.operators.windows.state import OperatorState, numbers
+from headrace.streams.operators.windows.state import OpenWindows, numbers
 from headrace.streams.operators.windows.windows import Hopping, Tumbling, ends, first_counted
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ __all__ = ["PaneState"]
 _PANE = "_pane"
 
 
-class PaneState(OperatorState):
+class PaneState(OpenWindows):
     """Panes by their start, each by the end of the first window in which its rows count."""
 
     def __init__(self, operator: "WindowOperator") -> None:

@@ -28,7 +28,7 @@ from headrace.streams.operators.windows.missed import MISSED_COLUMNS, missed_win
 if TYPE_CHECKING:
     from headrace.streams.operators.windows.operator import WindowOperator
 
-__all__ = ["Advance", "OperatorState", "decode_windows", "encode_windows", "is_of_windows"]
+__all__ = ["Advance", "OpenWindows", "decode_windows", "encode_windows", "is_of_windows"]
 
 _VERSION = b"2"  # 1 had no window from which on a row counts
 _KIND = b"headrace.state"
@@ -59,7 +59,7 @@ class Advance:
     unfit: pa.Table | None = None
 
 
-class OperatorState(ABC):
+class OpenWindows(ABC):
     """The open and kept windows of one bucket of keys. One user at a time.
 
     A step that raises leaves it undefined: load it again.
