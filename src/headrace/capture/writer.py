@@ -18,7 +18,7 @@ from headrace.capture.change import TableSchema
 from headrace.capture.envelope import cut, schema_value
 from headrace.capture.state import CaptureState, parse_state
 from headrace.client import EARLIEST, LARGE_RECORD_CONFIGS, LATEST, Connection, RawFetcher
-from headrace.client.topics import TopicSettings, ensure_topics
+from headrace.client.topics import KEEP_ALL, TopicSettings, ensure_topics
 from headrace.client.write import BatchProducer, NextOffsets, OutputRecord, RecordBlock
 from headrace.errors import RequestError
 from headrace.records import decode_columns
@@ -183,7 +183,7 @@ class CaptureWriter:
         self._writer.close()
 
     def _settings(self, schema: TableSchema) -> TopicSettings:
-        policy = _COMPACT if schema.key else {}
+        policy = _COMPACT if schema.key else KEEP_ALL
         return TopicSettings(partitions=self._partitions, configs={**policy, **LARGE_RECORD_CONFIGS})
 
     def _require_distinct(self, topics: Mapping[str, str]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 import numpy as np
 
 from headrace.client import LARGE_RECORD_CONFIGS, LATEST, Connection, RawFetcher
-from headrace.client.topics import TopicSettings, ensure_topics
+from headrace.client.topics import KEEP_ALL, TopicSettings, ensure_topics
 from headrace.errors import RetriableError
 from headrace.kernels import hash_key
 from headrace.records import Record, iterate_batch, lay_out, read_header
@@ -18,7 +18,6 @@ __all__ = ["create_entity_topics", "partition_of", "read_records", "records_of_k
 _COMMIT_TIMEOUT_S = 30.0
 _COMMIT_POLL_S = 0.005
 _DAY_MS = 24 * 3600 * 1000
-_FOR_EVER = {"retention.ms": "-1", "retention.bytes": "-1"}
 # Answers are kept longer than commands: they tell which commands have been carried out.
 _COMMANDS = {"retention.ms": str(7 * _DAY_MS), "retention.bytes": "-1"}
 _ANSWERS = {"retention.ms": str(30 * _DAY_MS), "retention.bytes": "-1"}
@@ -31,7 +30,7 @@ def create_entity_topics(connection: Connection, app: str, kinds: Iterable[Entit
         topics = Topics.of(app, kind.name)
         for topic, configs in (
             (topics.commands, _COMMANDS),
-            (topics.events, _FOR_EVER),
+            (topics.events, KEEP_ALL),
             (topics.answers, _ANSWERS),
             (topics.snapshots, {"cleanup.policy": "compact"}),
         ):

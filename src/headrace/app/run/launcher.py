@@ -33,9 +33,8 @@ from headrace.app.query.url_checkpoints import UrlCheckpoints
 from headrace.app.run.failures import NotedSink, QueryStart
 from headrace.app.run.ownership import Ownership
 from headrace.app.status.batch_report import BatchReport
-from headrace.capture import table_topic
 from headrace.client import LARGE_RECORD_CONFIGS, Connection
-from headrace.client.topics import TopicSettings, ensure_topics
+from headrace.client.topics import TopicSettings
 from headrace.client.write import RecordSink
 from headrace.errors import ConfigError
 from headrace.streams import StreamSpec
@@ -45,26 +44,9 @@ from headrace.streams.feed import FeedOptions, GroupProgress
 from headrace.streams.spark import is_local
 from headrace.views import LimitedStore, StagingStore
 
-__all__ = ["Launched", "Launcher", "create_app_topics"]
+__all__ = ["Launched", "Launcher"]
 
 _ASIDE = TopicSettings(partitions=1, configs=LARGE_RECORD_CONFIGS)
-_TABLE = {"cleanup.policy": "compact", **LARGE_RECORD_CONFIGS}
-_DERIVED = TopicSettings(partitions=4, configs=LARGE_RECORD_CONFIGS)
-
-
-def create_app_topics(plan: AppPlan, connection: Connection) -> None:
-    """Creates the topics that streams read and views write, where they are missing."""
-    wanted = {topic: TopicSettings(partitions=each.partitions) for topic, each in plan.app.streams.items()}
-    captured = {table_topic(name, each) for name, spec in plan.app.captures.items() for each in spec.tables}
-    wanted |= {
-        topic: TopicSettings(partitions=each.partitions, configs=_TABLE if topic in captured else {})
-        for topic, each in plan.app.tables.items()
-    }
-    cuts = [each.spec.transactions for each in plan.app.tables.values() if each.spec.transactions]
-    wanted |= dict.fromkeys(cuts, TopicSettings(partitions=1))
-    derived = [view.topic for view in plan.app.views.values() if view.topic is not None]
-    wanted |= dict.fromkeys(derived, _DERIVED)
-    ensure_topics(connection, wanted)
 
 
 @dataclass(frozen=True, slots=True)

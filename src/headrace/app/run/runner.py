@@ -44,7 +44,8 @@ from headrace.app.query.url_checkpoints import UrlCheckpoints, refuse_local_stor
 from headrace.app.run.alert_monitor import AlertMonitor
 from headrace.app.run.catch_up import CatchUp
 from headrace.app.run.failures import QueryFailure, failure_of
-from headrace.app.run.launcher import Launched, Launcher, create_app_topics
+from headrace.app.run.input_topics import create_app_topics, tables_losing_rows
+from headrace.app.run.launcher import Launched, Launcher
 from headrace.app.run.ownership import Ownership
 from headrace.app.run.preflight import refuse_unsupported
 from headrace.app.run.spark import start_spark
@@ -392,6 +393,8 @@ def running(
             plan = plan_app(app, own)
             create_entity_topics(connection, app.name, app.entity_types.values())
             create_app_topics(plan, connection)
+            for warning in tables_losing_rows(app, connection):
+                say(warning)
             _describe(plan, options, connection)
             alert_monitor = AlertMonitor((each.stream for each in plan.streams), connection)
             cleanup.callback(alert_monitor.close)

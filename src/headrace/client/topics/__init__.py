@@ -2,7 +2,14 @@
 
 from headrace.client.topics.broker_requests import named_configs, partition_sizes
 from headrace.client.topics.changes import add_partitions, alter_configs, create_topic, delete_topic
-from headrace.client.topics.ensure import SILENT_LOGGER, TopicSettings, drop_topic, ensure_topics, topic_names
+from headrace.client.topics.ensure import (
+    KEEP_ALL,
+    SILENT_LOGGER,
+    TopicSettings,
+    drop_topic,
+    ensure_topics,
+    topic_names,
+)
 from headrace.client.topics.log import ANSWER_TIMEOUT_S, FIRST_ANSWER_TIMEOUT_S, Log, PartitionKey, kafka
 from headrace.client.topics.positions import Bounds, Position, PositionKind
 from headrace.client.topics.record_counts import CountLimits, RecordCount, RecordCounter
@@ -11,6 +18,7 @@ from headrace.client.topics.summaries import topic_description, topic_summaries,
 __all__ = [
     "ANSWER_TIMEOUT_S",
     "FIRST_ANSWER_TIMEOUT_S",
+    "KEEP_ALL",
     "SILENT_LOGGER",
     "Bounds",
     "CountLimits",

@@ -18,12 +18,15 @@ from headrace.client.connect.clients import admin
 from headrace.client.connect.connection import Connection
 from headrace.errors import RequestError, RetriableError
 
-__all__ = ["SILENT_LOGGER", "TopicSettings", "drop_topic", "ensure_topics", "topic_names"]
+__all__ = ["KEEP_ALL", "SILENT_LOGGER", "TopicSettings", "drop_topic", "ensure_topics", "topic_names"]
 
 # What the client library would log is raised by our calls as errors.
 SILENT_LOGGER = logging.getLogger("headrace.client")
 SILENT_LOGGER.addHandler(logging.NullHandler())
 SILENT_LOGGER.propagate = False
+
+# Of a topic whose oldest records are needed as long as it exists.
+KEEP_ALL: Mapping[str, str] = {"retention.ms": "-1", "retention.bytes": "-1"}
 
 _POLL_S = 0.05
 _LIMIT = "max.message.bytes"

@@ -22,7 +22,7 @@ from headrace.client import (
     Connection,
     RawFetcher,
 )
-from headrace.client.topics import TopicSettings, drop_topic, ensure_topics, topic_names
+from headrace.client.topics import KEEP_ALL, TopicSettings, drop_topic, ensure_topics, topic_names
 from headrace.client.write import (
     OutputRecord,
     RecordTooLarge,
@@ -357,8 +357,7 @@ def _exists(fetcher: RawFetcher, topic: str) -> bool:
 
 
 def _configs(*, compacted: bool) -> dict[str, str]:
-    kept = {"cleanup.policy": "compact"} if compacted else {"retention.ms": "-1", "retention.bytes": "-1"}
-    return kept | LARGE_RECORD_CONFIGS
+    return {**({"cleanup.policy": "compact"} if compacted else KEEP_ALL), **LARGE_RECORD_CONFIGS}
 
 
 def _pairs(run: memoryview, start: int) -> Iterator[tuple[bytes | None, bytes | None]]:
