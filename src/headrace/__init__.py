@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from headrace.app import App
     from headrace.personal import Personal
     from headrace.sourcing import Rejected
+    from headrace.streams import PROCESSING_TIME
     from headrace.streams.operators import agg, hopping, session, sliding, tumbling
-    from headrace.streams.spec import PROCESSING_TIME
 
 __version__ = "0.1.0.dev0"
 __all__ = [
@@ -46,7 +46,7 @@ def __getattr__(name: str) -> Any:
 
         return Rejected
     if name == "PROCESSING_TIME":
-        from headrace.streams.spec import PROCESSING_TIME
+        from headrace.streams import PROCESSING_TIME
 
         return PROCESSING_TIME
     if name in ("agg", "hopping", "session", "sliding", "tumbling"):

@@ -11,7 +11,7 @@ import json
 import logging
 from typing import Any, NamedTuple
 
-from headrace.broker.log.topics import Topics
+from headrace.broker.log import Topics
 from headrace.clock import Clock
 from headrace.errors import HeadraceError
 from headrace.records import Record, encode_batch

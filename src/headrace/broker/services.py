@@ -12,24 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from headrace.broker.access import Authority
-from headrace.broker.coordinators.group_store import GroupStore
-from headrace.broker.coordinators.groups import GroupCoordinator
-from headrace.broker.coordinators.pending_offsets import PendingOffsets
-from headrace.broker.coordinators.queues.coordinator import QueueCoordinator
-from headrace.broker.coordinators.queues.dead_letters import DeadLetters
-from headrace.broker.coordinators.queues.store import QueueStore
-from headrace.broker.coordinators.transaction_store import TransactionStore
-from headrace.broker.coordinators.transactions import TransactionCoordinator
+from headrace.broker.coordinators import (
+    GroupCoordinator,
+    GroupStore,
+    PendingOffsets,
+    TransactionCoordinator,
+    TransactionStore,
+)
+from headrace.broker.coordinators.queues import DeadLetters, QueueCoordinator, QueueStore
 from headrace.broker.events import Events
-from headrace.broker.limits.lag import FallenGroups, GroupPosition, LagWatch
-from headrace.broker.limits.memory import RequestMemory
-from headrace.broker.limits.overload import Overload
-from headrace.broker.limits.quotas import Quotas
-from headrace.broker.log.committer import Committer
-from headrace.broker.log.inspection import Inspector
-from headrace.broker.log.threads import WorkerThreads
-from headrace.broker.log.topics import Topics
-from headrace.broker.log.upkeep import Upkeep
+from headrace.broker.limits import FallenGroups, GroupPosition, LagWatch, Overload, Quotas, RequestMemory
+from headrace.broker.log import Committer, Inspector, Topics, Upkeep, WorkerThreads
 from headrace.broker.metrics import Metrics
 from headrace.broker.settings import BrokerSettings
 from headrace.clock import Clock

@@ -34,7 +34,7 @@ from headrace.cli.commands import (
 from headrace.cli.failures import ExitCode, UsageError, print_traceback
 from headrace.cli.identity import add_identity_options
 from headrace.cli.options import Invocation
-from headrace.cli.terminal.output import Output, ReaderGoneError
+from headrace.cli.terminal import Output, ReaderGoneError
 from headrace.client.connect import UnreachableError
 from headrace.errors import ConfigError, FencedError, HeadraceError
 

@@ -10,11 +10,9 @@ into a stream; `headers` names every header that Headrace reads or writes.
 Nothing here knows the broker's insides. May import `wire`, `records` and below.
 """
 
+from headrace.client.connect import Channel, Connection, Identity
 from headrace.client.connect.brokers import require_log
-from headrace.client.connect.channel import Channel
 from headrace.client.connect.clients import admin, consumer, producer
-from headrace.client.connect.connection import Connection
-from headrace.client.connect.identity import Identity
 from headrace.client.events import EVENTS_TOPIC, dropped_records, group_events, read_events
 from headrace.client.fetcher import EARLIEST, LATEST, OffsetsGone, RawFetcher, TopicLayout
 from headrace.client.groups.offsets import CommittedOffset, GroupOffsets

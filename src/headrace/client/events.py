@@ -10,8 +10,8 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from headrace.client.connect.errors import explained, from_kafka
-from headrace.client.topics.log import ANSWER_TIMEOUT_S, Log
+from headrace.client.connect import explained, from_kafka
+from headrace.client.topics import ANSWER_TIMEOUT_S, Log
 
 __all__ = ["EVENTS_TOPIC", "dropped_records", "group_events", "read_events"]
 

@@ -14,9 +14,8 @@ from headrace.client.batches import (
     bounded_runs,
     visible_runs,
 )
+from headrace.client.connect import Channel, Connection
 from headrace.client.connect.brokers import Brokers, check_code
-from headrace.client.connect.channel import Channel
-from headrace.client.connect.connection import Connection
 from headrace.errors import RequestError, RetriableError
 from headrace.wire import Api, ErrorCode, Fields
 

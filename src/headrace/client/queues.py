@@ -7,11 +7,9 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
+from headrace.client.connect import Channel, Connection, explained
 from headrace.client.connect.brokers import Brokers
-from headrace.client.connect.channel import Channel
-from headrace.client.connect.connection import Connection
-from headrace.client.connect.errors import explained
-from headrace.client.topics.log import ANSWER_TIMEOUT_S, Log, kafka
+from headrace.client.topics import ANSWER_TIMEOUT_S, Log, kafka
 from headrace.errors import RequestError
 from headrace.wire import Api, ErrorCode
 

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from headrace.groups.classic import ClassicGroup, ClassicState, subscribed_topics
 from headrace.groups.classic.join import wrong_member
-from headrace.groups.classic.state import ClassicGroup, ClassicState, subscribed_topics
 from headrace.groups.codes import Code
-from headrace.groups.consumer.state import ConsumerGroup
+from headrace.groups.consumer import ConsumerGroup
 from headrace.groups.events import OffsetCommitted, OffsetRemoved
 
 __all__ = [

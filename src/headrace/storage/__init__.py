@@ -13,16 +13,13 @@ system goes through a `Disk`. Imports `records`, `config` and `errors`.
 from headrace.records import Marker
 from headrace.storage.compaction import CompactionLimits
 from headrace.storage.directory.directory import DataDirectory, Topic, check_topic_name
-from headrace.storage.disk.damage import Damage
-from headrace.storage.disk.disk import Disk
-from headrace.storage.disk.unreadable import UnreadableBytes
+from headrace.storage.disk import Damage, Disk, UnreadableBytes
 from headrace.storage.partition.fresh_batches import FreshBatches
 from headrace.storage.partition.log import Appended, DirectAppend, PartitionLog, TimedOffset
 from headrace.storage.partition.writer import QueuedBatch
-from headrace.storage.producers.aborted_transactions import AbortedTransaction
-from headrace.storage.producers.table import OpenTransaction, ProducerState
-from headrace.storage.reading.extent import Extent
-from headrace.storage.segments.open_files import Files
+from headrace.storage.producers import AbortedTransaction, OpenTransaction, ProducerState
+from headrace.storage.reading import Extent
+from headrace.storage.segments import Files
 from headrace.storage.topic_config import TopicConfig
 
 __all__ = [

@@ -3,10 +3,8 @@
 import dataclasses
 from typing import Any, TypeAlias
 
-from headrace.broker.coordinators.group_table import GroupEntry
-from headrace.broker.coordinators.groups import GroupCoordinator
-from headrace.broker.coordinators.pending_offsets import PendingOffsets
-from headrace.broker.log.topics import Topics
+from headrace.broker.coordinators import GroupCoordinator, GroupEntry, PendingOffsets
+from headrace.broker.log import Topics
 from headrace.clock import Clock
 from headrace.errors import RetriableError
 from headrace.groups import Code, OffsetCommitted, OffsetCommitter, delete_refusal

@@ -7,17 +7,15 @@ out of the request and puts a refusal into the answer instead.
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from headrace.broker.access import ClientSession
-from headrace.broker.access.guards import GUARDS, GuardedRequest, Ruling
+from headrace.broker.access import GUARDS, ClientSession, GuardedRequest, Ruling
 from headrace.broker.apis.answers import Begun, DeferredReply, Reply
 from headrace.broker.apis.handlers import Handler
 from headrace.broker.apis.metadata import unsupported_version
 from headrace.broker.apis.records.fetch_attempt import Attempt, Fetching
 from headrace.broker.apis.records.produce import Produce
 from headrace.broker.apis.versions import VERSIONS
-from headrace.broker.limits.memory import RequestMemory
-from headrace.broker.limits.quotas import PRODUCER, Quotas
-from headrace.broker.log.topics import Topics
+from headrace.broker.limits import PRODUCER, Quotas, RequestMemory
+from headrace.broker.log import Topics
 from headrace.broker.metrics import Metrics
 from headrace.wire import (
     Api,

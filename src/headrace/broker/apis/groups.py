@@ -6,10 +6,9 @@ import re
 from collections.abc import Awaitable, Iterable
 from typing import Any, TypeVar
 
-from headrace.broker.access import is_allowed
-from headrace.broker.access.acls import Operation, Resource
+from headrace.broker.access import Operation, Resource, is_allowed
 from headrace.broker.apis.metadata import advertised
-from headrace.broker.coordinators.groups import GroupCoordinator, new_member_id
+from headrace.broker.coordinators import GroupCoordinator, new_member_id
 from headrace.broker.settings import BrokerSettings
 from headrace.errors import RetriableError
 from headrace.groups import Code, Partitions

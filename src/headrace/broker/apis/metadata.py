@@ -5,9 +5,9 @@ import re
 from typing import Any
 
 from headrace.addresses import host_and_port
-from headrace.broker.access.acls import Resource, operations_on
+from headrace.broker.access import Resource, operations_on
 from headrace.broker.apis.versions import VERSIONS
-from headrace.broker.log.topics import INTERNAL_TOPICS, Topics
+from headrace.broker.log import INTERNAL_TOPICS, Topics
 from headrace.broker.settings import BrokerSettings
 from headrace.errors import HeadraceError, RequestError
 from headrace.storage import Topic, check_topic_name

@@ -5,12 +5,10 @@ from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
-from headrace.broker.coordinators.groups import GroupCoordinator
-from headrace.broker.coordinators.queues.coordinator import QueueCoordinator
-from headrace.broker.coordinators.queues.fetching import Answers, ShareFetch, check_may_read
-from headrace.broker.limits.quotas import CONSUMER, Quotas
-from headrace.broker.log.threads import WorkerThreads
-from headrace.broker.log.topics import Topics
+from headrace.broker.coordinators import GroupCoordinator
+from headrace.broker.coordinators.queues import Answers, QueueCoordinator, ShareFetch, check_may_read
+from headrace.broker.limits import CONSUMER, Quotas
+from headrace.broker.log import Topics, WorkerThreads
 from headrace.broker.settings import BrokerSettings
 from headrace.errors import RequestError, RetriableError
 from headrace.groups import Code, TopicPartition

@@ -5,8 +5,7 @@ import dataclasses
 import logging
 from typing import Any
 
-from headrace.broker.access import Authority, ClientSession
-from headrace.broker.access.scram import RefusedError
+from headrace.broker.access import Authority, ClientSession, RefusedError
 from headrace.broker.apis.answers import Reply
 from headrace.wire import ErrorCode, Frame, Request
 

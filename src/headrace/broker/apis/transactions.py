@@ -5,10 +5,8 @@ from collections.abc import Awaitable, Iterable
 from typing import Any
 
 from headrace.broker.apis.committed_offsets import commit_problem, committed
-from headrace.broker.coordinators.pending_offsets import PendingOffsets
-from headrace.broker.coordinators.transactions import TransactionCoordinator
-from headrace.broker.log.threads import WorkerThreads
-from headrace.broker.log.topics import INTERNAL_TOPICS, Topics
+from headrace.broker.coordinators import PendingOffsets, TransactionCoordinator
+from headrace.broker.log import INTERNAL_TOPICS, Topics, WorkerThreads
 from headrace.clock import Clock
 from headrace.errors import DiskError, RequestError, RetriableError
 from headrace.groups import Code, OffsetCommitted, OffsetCommitter, Partitions

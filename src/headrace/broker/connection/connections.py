@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
 from headrace.broker.access import ClientSession
-from headrace.broker.limits.memory import RequestMemory
+from headrace.broker.limits import RequestMemory
 from headrace.broker.metrics import Metrics
 from headrace.broker.settings import BrokerSettings
 from headrace.clock import Clock

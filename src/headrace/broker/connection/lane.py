@@ -24,8 +24,7 @@ import os
 from headrace.broker.apis.records.produce import KnownProduce
 from headrace.broker.connection.follower import WatchedPartition
 from headrace.broker.connection.shared import Shared
-from headrace.broker.log.committer import SMALL_BYTES
-from headrace.broker.log.partition import Partition
+from headrace.broker.log import SMALL_BYTES, Partition
 from headrace.errors import DiskError
 from headrace.kernels import Came, LaneCall, ProducedBatch
 from headrace.storage import DirectAppend, FreshBatches, QueuedBatch, TopicConfig

@@ -14,7 +14,7 @@ from headrace.broker.apis.records.fetch_attempt import Attempt
 from headrace.broker.apis.records.produce import KnownProduce
 from headrace.broker.connection.sending import Sender
 from headrace.broker.connection.shared import Shared
-from headrace.broker.log.committer import SMALL_BYTES
+from headrace.broker.log import SMALL_BYTES
 from headrace.broker.metrics import Metrics
 from headrace.wire import Api, name_of
 

@@ -12,7 +12,7 @@ from typing import cast
 
 from headrace.broker.apis.answers import Reply
 from headrace.broker.connection.shared import Buffers, LoopLoad
-from headrace.broker.log.threads import WorkerThreads
+from headrace.broker.log import WorkerThreads
 from headrace.kernels import SendOutcome
 from headrace.storage import Extent
 

@@ -11,11 +11,8 @@ from headrace.broker.apis.records.fetch_attempt import Fetching
 from headrace.broker.apis.records.produce import Produce
 from headrace.broker.apis.sasl import SaslApis
 from headrace.broker.connection.connections import Connections
-from headrace.broker.limits.memory import RequestMemory
-from headrace.broker.limits.quotas import Quotas
-from headrace.broker.log.inspection import Inspector
-from headrace.broker.log.threads import WorkerThreads
-from headrace.broker.log.topics import Topics
+from headrace.broker.limits import Quotas, RequestMemory
+from headrace.broker.log import Inspector, Topics, WorkerThreads
 from headrace.broker.metrics import Metrics
 from headrace.broker.services import Services
 from headrace.broker.settings import BrokerSettings

@@ -15,8 +15,7 @@ from typing import Any
 from headrace.broker.coordinators.deadlines import Deadlines
 from headrace.broker.coordinators.group_table import GroupEntry, GroupTable
 from headrace.broker.coordinators.journal import Journal
-from headrace.broker.log.threads import WorkerThreads
-from headrace.broker.log.topics import Topics
+from headrace.broker.log import Topics, WorkerThreads
 from headrace.clock import Clock
 from headrace.errors import RetriableError
 from headrace.groups import (

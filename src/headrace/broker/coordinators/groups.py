@@ -8,8 +8,8 @@ from uuid import uuid4
 from headrace.broker.access import Authority
 from headrace.broker.coordinators.group_store import GroupStore
 from headrace.broker.coordinators.group_table import GroupEntry
-from headrace.broker.limits.lag import ACTIVE_MS, FallenGroups, GroupPosition
-from headrace.broker.log.topics import INTERNAL_TOPICS, Topics
+from headrace.broker.limits import ACTIVE_MS, FallenGroups, GroupPosition
+from headrace.broker.log import INTERNAL_TOPICS, Topics
 from headrace.clock import Clock
 from headrace.groups import (
     Code,

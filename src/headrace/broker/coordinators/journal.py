@@ -13,9 +13,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Generic, TypeVar
 
-from headrace.broker.log.partition import Partition
-from headrace.broker.log.threads import WorkerThreads
-from headrace.broker.log.topics import Topics
+from headrace.broker.log import Partition, Topics, WorkerThreads
 from headrace.clock import Clock
 from headrace.errors import CorruptionError, DiskError, RetriableError
 from headrace.groups import Code

@@ -10,8 +10,7 @@ from functools import partial
 from typing import TypeAlias
 
 from headrace.broker.coordinators.pending_offsets import PendingOffsets
-from headrace.broker.log.partition import Partition
-from headrace.broker.log.topics import Topics
+from headrace.broker.log import Partition, Topics
 from headrace.clock import Clock
 from headrace.errors import HeadraceError, RequestError
 from headrace.groups import Partitions, TopicPartition

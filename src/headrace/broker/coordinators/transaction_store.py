@@ -22,8 +22,7 @@ from headrace.broker.coordinators.deadlines import Deadlines
 from headrace.broker.coordinators.journal import Journal
 from headrace.broker.coordinators.pending_offsets import PendingOffsets
 from headrace.broker.coordinators.transaction_markers import Ending, MarkerWriter
-from headrace.broker.log.threads import WorkerThreads
-from headrace.broker.log.topics import Topics
+from headrace.broker.log import Topics, WorkerThreads
 from headrace.clock import Clock
 from headrace.errors import RetriableError
 from headrace.groups import GroupSettings

@@ -11,8 +11,7 @@ from collections.abc import Awaitable
 
 from headrace.broker.coordinators.journal import unavailable
 from headrace.broker.coordinators.transaction_store import TransactionStore
-from headrace.broker.log.threads import WorkerThreads
-from headrace.broker.log.topics import Topics
+from headrace.broker.log import Topics, WorkerThreads
 from headrace.errors import DiskError, RequestError
 from headrace.groups import Code, Partitions, TopicPartition
 from headrace.groups import transactions as machine

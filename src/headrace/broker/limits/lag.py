@@ -17,8 +17,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeAlias
 
 from headrace.broker.events import Events, Subject
-from headrace.broker.log.threads import WorkerThreads
-from headrace.broker.log.topics import Topics
+from headrace.broker.log import Topics, WorkerThreads
 from headrace.broker.metrics import Metrics
 from headrace.clock import Clock
 from headrace.errors import HeadraceError

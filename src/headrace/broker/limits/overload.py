@@ -16,9 +16,7 @@ from collections.abc import Callable
 
 from headrace.broker.events import Events, Subject
 from headrace.broker.limits.lag import GroupPositions
-from headrace.broker.log.partition import Partition
-from headrace.broker.log.threads import WorkerThreads
-from headrace.broker.log.topics import Topics
+from headrace.broker.log import Partition, Topics, WorkerThreads
 from headrace.broker.metrics import Metrics
 from headrace.errors import HeadraceError, RequestError
 from headrace.records import read_header

@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
 
-from headrace.broker.log.threads import WorkerThreads
+from headrace.broker.log import WorkerThreads
 from headrace.broker.metrics import Metrics
 from headrace.broker.settings import BrokerSettings
 from headrace.clock import Clock

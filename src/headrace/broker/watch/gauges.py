@@ -9,10 +9,8 @@ import resource
 import sys
 from collections.abc import Callable, Iterable, Iterator
 
-from headrace.broker.limits.lag import MeasuredLag
-from headrace.broker.limits.memory import MemoryBudget
-from headrace.broker.log.partition import Partition
-from headrace.broker.log.topics import Topics
+from headrace.broker.limits import MeasuredLag, MemoryBudget
+from headrace.broker.log import Partition, Topics
 from headrace.broker.services import Services
 from headrace.metrics import MOST_SERIES, Family, Labels
 from headrace.storage import PartitionLog, Topic

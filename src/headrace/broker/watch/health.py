@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Sequence
 from typing import Any
 
-from headrace.broker.log.topics import Topics
+from headrace.broker.log import Topics
 from headrace.broker.services import Services
 from headrace.errors import DiskError, RetriableError
 from headrace.storage import Damage, DataDirectory

@@ -13,7 +13,7 @@ from headrace.cli.failures import UsageError
 from headrace.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Yes
 from headrace.cli.passwords import read_password_or_stdin
 from headrace.cli.prompts import require_confirmation
-from headrace.cli.terminal.output import Output, table_text
+from headrace.cli.terminal import Output, table_text
 from headrace.client.connect import explained
 from headrace.client.topics import ANSWER_TIMEOUT_S, kafka
 from headrace.errors import RequestError

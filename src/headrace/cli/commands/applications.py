@@ -20,7 +20,7 @@ from headrace.cli.show.applications import (
     verdict_data,
     verdict_line,
 )
-from headrace.cli.terminal.output import Output
+from headrace.cli.terminal import Output
 from headrace.errors import ConfigError
 from headrace.stopping import Stopping, hearing
 

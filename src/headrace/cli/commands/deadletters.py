@@ -11,8 +11,7 @@ from headrace.cli.identity import connection_to
 from headrace.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json
 from headrace.cli.records.follow import OffsetRange, follow
 from headrace.cli.records.lines import ReadRecord, record_to_json
-from headrace.cli.terminal.output import Output, table_text
-from headrace.cli.terminal.payloads import escape, render_payload
+from headrace.cli.terminal import Output, escape, render_payload, table_text
 from headrace.client import RawFetcher
 from headrace.client.deadletters import (
     DeadLetter,

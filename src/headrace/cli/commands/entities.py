@@ -19,8 +19,7 @@ from headrace.cli.show.entities import (
     render_history,
     render_state,
 )
-from headrace.cli.terminal.output import Output
-from headrace.cli.terminal.times import parse_time
+from headrace.cli.terminal import Output, parse_time
 from headrace.clock import SystemClock
 from headrace.errors import ConfigError, RequestError
 from headrace.interpreter import answer_promptly, freeze_start

@@ -16,7 +16,7 @@ from headrace.cli.failures import ExitCode
 from headrace.cli.identity import connection_to
 from headrace.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json
 from headrace.cli.run_to_stop import run_to_stop
-from headrace.cli.terminal.output import Output, table_text
+from headrace.cli.terminal import Output, table_text
 from headrace.client import Connection
 from headrace.errors import ConfigError, RequestError
 

@@ -13,7 +13,7 @@ from headrace.cli.failures import ExitCode, UsageError
 from headrace.cli.identity import connection_to
 from headrace.cli.options import Json
 from headrace.cli.prompts import require_confirmation
-from headrace.cli.terminal.output import Output
+from headrace.cli.terminal import Output
 from headrace.clock import SystemClock
 from headrace.errors import RequestError
 

@@ -13,8 +13,7 @@ from headrace.cli.offsets.reset_plan import Move, Shift, active_group_error, pla
 from headrace.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Yes
 from headrace.cli.prompts import require_confirmation
 from headrace.cli.show.groups import render_group, render_groups, render_plan, reset_plan
-from headrace.cli.terminal.output import Output
-from headrace.cli.terminal.times import parse_time
+from headrace.cli.terminal import Output, parse_time
 from headrace.client import group_events, queue_states, read_events
 from headrace.client.connect import explained, from_kafka
 from headrace.client.groups import (

@@ -13,7 +13,7 @@ from headrace.cli.end_of_input import stop_at_end_of_input
 from headrace.cli.failures import ExitCode
 from headrace.cli.identity import connection_to
 from headrace.cli.options import DEFAULT_BOOTSTRAP, Json
-from headrace.cli.terminal.output import Output, table_text
+from headrace.cli.terminal import Output, table_text
 from headrace.clock import SystemClock
 from headrace.errors import ConfigError, RequestError
 

@@ -14,7 +14,7 @@ from headrace.cli.failures import ExitCode, UsageError
 from headrace.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, TopicName
 from headrace.cli.records.lines import InputRecord, parse_json_line, parse_text_line
 from headrace.cli.records.sender import LineSender
-from headrace.cli.terminal.output import Output, progress
+from headrace.cli.terminal import Output, progress
 from headrace.errors import RequestError
 
 __all__ = ["produce"]

@@ -7,7 +7,7 @@ import typer
 from headrace.cli.clients import Clients, new_log, reachable
 from headrace.cli.failures import UsageError
 from headrace.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json
-from headrace.cli.terminal.output import Output, table_text
+from headrace.cli.terminal import Output, table_text
 from headrace.client import (
     DEAD_LETTER_TOPIC_CONFIG,
     describe_queue,

@@ -17,8 +17,7 @@ from headrace.cli.records.filters import Filter, compile_pattern
 from headrace.cli.records.follow import OffsetRange, follow, until_interrupted
 from headrace.cli.show.record_format import parse_format
 from headrace.cli.show.records import RecordPrinter
-from headrace.cli.terminal.output import Output
-from headrace.cli.terminal.times import parse_time
+from headrace.cli.terminal import Output, parse_time
 from headrace.client.topics import Log, Position, PositionKind
 from headrace.clock import SystemClock
 

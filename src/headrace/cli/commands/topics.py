@@ -13,7 +13,7 @@ from headrace.cli.offsets.positions import parse_position, parse_selector
 from headrace.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, TopicName, Yes
 from headrace.cli.prompts import require_confirmation
 from headrace.cli.show.topics import partition_count, render_topic, render_topics
-from headrace.cli.terminal.output import Output
+from headrace.cli.terminal import Output
 from headrace.client import RawFetcher, dropped_records, read_events
 from headrace.client.connect import from_kafka
 from headrace.client.topics import (

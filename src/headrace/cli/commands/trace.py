@@ -10,7 +10,7 @@ from headrace.cli.failures import UsageError
 from headrace.cli.identity import identity
 from headrace.cli.options import Json, Traceback
 from headrace.cli.show.trace import behind_data, render_affected, render_reason
-from headrace.cli.terminal.output import Output
+from headrace.cli.terminal import Output
 from headrace.errors import ConfigError
 
 if TYPE_CHECKING:

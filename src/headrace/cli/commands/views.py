@@ -18,7 +18,7 @@ from headrace.cli.identity import connection_to
 from headrace.cli.options import Json
 from headrace.cli.records.follow import until_interrupted
 from headrace.cli.show.views import ChangePrinter, described_views, render_rows, render_views
-from headrace.cli.terminal.output import Output
+from headrace.cli.terminal import Output
 from headrace.errors import ConfigError, RequestError, RetriableError
 from headrace.nearest import no_such
 

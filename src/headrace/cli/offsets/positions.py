@@ -1,6 +1,6 @@
 """Places in a log as people type them: positions, and `topic[:partition]`. Pure."""
 
-from headrace.cli.terminal.times import parse_time
+from headrace.cli.terminal import parse_time
 from headrace.client.topics import Position, PositionKind
 from headrace.errors import RequestError
 

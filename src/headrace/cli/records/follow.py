@@ -13,7 +13,7 @@ from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Consumer, KafkaError, Top
 
 from headrace.cli.clients import new_reader
 from headrace.cli.records.lines import ReadRecord
-from headrace.cli.terminal.output import Output
+from headrace.cli.terminal import Output
 from headrace.client.connect import UnreachableError, from_kafka
 from headrace.client.topics import ANSWER_TIMEOUT_S
 from headrace.clock import SystemClock

@@ -14,8 +14,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.cli.terminal.payloads import decode_payload, encode_payload
-from headrace.cli.terminal.times import format_time
+from headrace.cli.terminal import decode_payload, encode_payload, format_time
 from headrace.errors import RequestError
 from headrace.records import Headers
 

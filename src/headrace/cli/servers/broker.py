@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from headrace.broker import Broker, BrokerSettings, GroupSettings, run
 from headrace.cli.servers.flags import FlagGroups, Parser, add_flags, run_command, settings_of
-from headrace.cli.terminal.output import Output
+from headrace.cli.terminal import Output
 from headrace.config import load
 
 __all__ = ["main", "parser"]

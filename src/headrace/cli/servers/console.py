@@ -8,7 +8,7 @@ from pathlib import Path
 from headrace.cli.failures import ExitCode
 from headrace.cli.passwords import complete_identity
 from headrace.cli.servers.flags import Parser, add_flags, run_command, settings_of
-from headrace.cli.terminal.output import Output, table_text
+from headrace.cli.terminal import Output, table_text
 from headrace.client.connect import Identity
 from headrace.config import load
 from headrace.console import ConsoleSettings, Listening, add_token, read_users, remove_token, run

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, get_type_hints
 
 from headrace.cli.failures import ExitCode, print_traceback
-from headrace.cli.terminal.output import Output
+from headrace.cli.terminal import Output
 from headrace.config import describe
 from headrace.errors import ConfigError, HeadraceError
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from headrace.cli.terminal.output import table_text
+from headrace.cli.terminal import table_text
 
 if TYPE_CHECKING:
     from headrace.app.status import BatchReport, OperatorState

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.cli.terminal.output import table_text
+from headrace.cli.terminal import table_text
 
 __all__ = ["render_entities", "render_explanation", "render_history", "render_state"]
 

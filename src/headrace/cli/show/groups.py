@@ -3,9 +3,7 @@
 from typing import Any
 
 from headrace.cli.offsets.reset_plan import Move
-from headrace.cli.terminal.output import table_text
-from headrace.cli.terminal.payloads import escape
-from headrace.cli.terminal.times import format_span, format_time
+from headrace.cli.terminal import escape, format_span, format_time, table_text
 
 __all__ = ["render_group", "render_groups", "render_plan", "reset_plan"]
 

@@ -6,9 +6,7 @@ import sys
 from headrace.cli.records.filters import Filter
 from headrace.cli.records.lines import ReadRecord, record_to_json
 from headrace.cli.show.record_format import Format
-from headrace.cli.terminal.output import Output
-from headrace.cli.terminal.payloads import escape, render_payload
-from headrace.cli.terminal.times import format_time
+from headrace.cli.terminal import Output, escape, format_time, render_payload
 
 __all__ = ["RecordPrinter", "render_record"]
 

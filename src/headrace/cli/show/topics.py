@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.cli.terminal.output import table_text
+from headrace.cli.terminal import table_text
 
 __all__ = ["format_bytes", "partition_count", "render_topic", "render_topics"]
 

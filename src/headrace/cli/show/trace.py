@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from headrace.cli.terminal.output import table_text
+from headrace.cli.terminal import table_text
 
 if TYPE_CHECKING:
     from headrace.app.verify import RecordBehind

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from headrace.cli.terminal.output import Output, cell, table_text
+from headrace.cli.terminal import Output, cell, table_text
 
 if TYPE_CHECKING:
     from headrace.app.status import AppDescription

@@ -24,7 +24,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from headrace.client.connect.errors import explained, from_kafka
+from headrace.client.connect import explained, from_kafka
 from headrace.client.deadletters.letters import is_dead_letter_topic
 from headrace.client.deadletters.redrive_progress import RedriveProgress
 from headrace.client.deadletters.restore import (
@@ -38,9 +38,7 @@ from headrace.client.deadletters.restore import (
 from headrace.client.fetcher import RawFetcher
 from headrace.client.groups.describe import committed_with_metadata
 from headrace.client.record_sizes import wire_bytes
-from headrace.client.topics.changes import alter_configs
-from headrace.client.topics.log import ANSWER_TIMEOUT_S, Log, PartitionKey
-from headrace.client.topics.record_counts import RecordCounter
+from headrace.client.topics import ANSWER_TIMEOUT_S, Log, PartitionKey, RecordCounter, alter_configs
 from headrace.clock import SystemClock
 from headrace.errors import RequestError
 from headrace.records import REDRIVEN_FROM

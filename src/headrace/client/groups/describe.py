@@ -6,8 +6,8 @@ from typing import Any
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
 
-from headrace.client.connect.errors import explained, from_kafka
-from headrace.client.topics.log import Log, PartitionKey
+from headrace.client.connect import explained, from_kafka
+from headrace.client.topics import Log, PartitionKey
 from headrace.errors import RequestError
 
 __all__ = [

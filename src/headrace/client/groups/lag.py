@@ -9,7 +9,7 @@ while a consumer stands still on a topic that nobody writes to any more.
 
 from dataclasses import dataclass
 
-from headrace.client.topics.positions import Bounds
+from headrace.client.topics import Bounds
 
 __all__ = ["UNKNOWN_TIME", "PartitionLag", "partition_lag", "worst_seconds"]
 

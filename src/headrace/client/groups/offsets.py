@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
+from headrace.client.connect import Channel, Connection
 from headrace.client.connect.brokers import Brokers, check_code
-from headrace.client.connect.channel import Channel
-from headrace.client.connect.connection import Connection
 from headrace.wire import Api
 
 __all__ = ["CommittedOffset", "GroupOffsets"]

@@ -5,8 +5,7 @@ from typing import Any
 
 from headrace.client.groups.describe import GroupDescription, Member
 from headrace.client.groups.lag import UNKNOWN_TIME, partition_lag, worst_seconds
-from headrace.client.topics.log import PartitionKey
-from headrace.client.topics.positions import Bounds
+from headrace.client.topics import Bounds, PartitionKey
 
 __all__ = ["group_description"]
 

@@ -8,8 +8,8 @@ is sent in the version that Kafka and our broker have both served for longest.
 from collections.abc import Iterable, Sequence
 from contextlib import closing, suppress
 
+from headrace.client.connect import Connection
 from headrace.client.connect.brokers import Brokers
-from headrace.client.connect.connection import Connection
 from headrace.errors import HeadraceError
 from headrace.wire import Api, ErrorCode, Fields
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from headrace.client.connect.errors import explained
+from headrace.client.connect import explained
 from headrace.client.topics.log import Log, kafka
 from headrace.clock import SystemClock
 

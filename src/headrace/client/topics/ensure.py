@@ -14,8 +14,8 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import admin as kafka_admin
 
+from headrace.client.connect import Connection
 from headrace.client.connect.clients import admin
-from headrace.client.connect.connection import Connection
 from headrace.errors import RequestError, RetriableError
 
 __all__ = ["KEEP_ALL", "SILENT_LOGGER", "TopicSettings", "drop_topic", "ensure_topics", "topic_names"]

@@ -7,7 +7,7 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPar
 from confluent_kafka import admin as kafka_admin
 from confluent_kafka.admin import AdminClient
 
-from headrace.client.connect.errors import explained
+from headrace.client.connect import explained
 from headrace.client.topics.positions import Bounds, Position, PositionKind
 from headrace.errors import RequestError
 

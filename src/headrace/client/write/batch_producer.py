@@ -18,9 +18,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
+from headrace.client.connect import Channel, Connection
 from headrace.client.connect.brokers import Brokers, check_code
-from headrace.client.connect.channel import Channel
-from headrace.client.connect.connection import Connection
 from headrace.client.record_sizes import LARGEST_RECORD_BYTES
 from headrace.client.write.open_batches import OpenBatches, PlainBatch
 from headrace.client.write.record_block import RecordBlock

@@ -11,9 +11,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from typing import NamedTuple
 
+from headrace.client.connect import Channel, Connection
 from headrace.client.connect.brokers import Brokers, check_code
-from headrace.client.connect.channel import Channel
-from headrace.client.connect.connection import Connection
 from headrace.errors import RetriableError
 from headrace.wire import Api, ErrorCode, Fields
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 import orjson
 
-from headrace.client.deadletters.letters import shortened
+from headrace.client.deadletters import shortened
 from headrace.client.record_sizes import wire_bytes
 from headrace.client.write.transactions import OutputRecord
 from headrace.records import STREAM_PREFIX

@@ -5,8 +5,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.client.connect.connection import Connection
-from headrace.client.topics.ensure import TopicSettings, ensure_topics
+from headrace.client.connect import Connection
+from headrace.client.topics import TopicSettings, ensure_topics
 from headrace.client.write.transactions import OutputRecord, TransactionalWriter
 
 __all__ = ["RecordSink", "records_of"]

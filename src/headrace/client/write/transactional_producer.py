@@ -10,10 +10,10 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
+from headrace.client.connect import Connection
 from headrace.client.connect.clients import producer
-from headrace.client.connect.connection import Connection
 from headrace.client.record_sizes import LARGEST_RECORD_BYTES
-from headrace.client.topics.ensure import SILENT_LOGGER
+from headrace.client.topics import SILENT_LOGGER
 from headrace.client.write.record_block import RecordBlock, one_record_at_a_time
 from headrace.client.write.transactions import Failures, OutputRecord, explained, explained_call, send
 from headrace.crash_points import reached

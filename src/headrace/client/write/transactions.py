@@ -19,12 +19,11 @@ from typing import Any, NamedTuple, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
+from headrace.client.connect import Connection
 from headrace.client.connect.clients import consumer, producer
-from headrace.client.connect.connection import Connection
 from headrace.client.fetcher import EARLIEST, LATEST, RawFetcher
 from headrace.client.record_sizes import LARGEST_RECORD_BYTES
-from headrace.client.topics.broker_requests import named_configs
-from headrace.client.topics.ensure import SILENT_LOGGER, TopicSettings, ensure_topics
+from headrace.client.topics import SILENT_LOGGER, TopicSettings, ensure_topics, named_configs
 from headrace.crash_points import reached
 from headrace.errors import FencedError, HeadraceError, RequestError, RetriableError
 from headrace.records import Headers, decode_columns

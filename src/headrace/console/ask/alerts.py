@@ -13,7 +13,7 @@ from headrace.console.ask.catalog_alerts import capture_alerts, follower_alerts
 from headrace.console.ask.catalogs import catalog_statuses, declared_captures, declared_followers
 from headrace.console.ask.records import PageLimits, PartitionRecord, bounds, read_last
 from headrace.console.context import ConsoleContext
-from headrace.console.push.watch import Watch
+from headrace.console.push import Watch
 from headrace.errors import HeadraceError, RequestError
 
 __all__ = ["active_alerts"]

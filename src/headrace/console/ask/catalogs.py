@@ -13,7 +13,7 @@ import orjson
 from headrace.capture import CAPTURES_TOPIC
 from headrace.client import EARLIEST, LATEST
 from headrace.console.context import ConsoleContext
-from headrace.console.push.watch import Watch
+from headrace.console.push import Watch
 from headrace.derived import FOLLOWERS_TOPIC
 from headrace.errors import RequestError
 from headrace.records import decode_columns

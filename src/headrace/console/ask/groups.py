@@ -26,7 +26,7 @@ from headrace.client.write import BATCHES_TOPIC
 from headrace.console.ask.lag_history import SAMPLE_S, GroupLag, LagHistory
 from headrace.console.ask.records import first_time_ms
 from headrace.console.context import ConsoleContext
-from headrace.console.push.watch import Watch
+from headrace.console.push import Watch
 from headrace.errors import HeadraceError
 
 __all__ = ["described_group", "group_lags", "lag_watch"]

@@ -11,7 +11,7 @@ from headrace.console.ask.late_windows import LateWindows
 from headrace.console.ask.records import PageLimits, bounds, read_page
 from headrace.console.ask.view_state import view_statuses
 from headrace.console.context import ConsoleContext
-from headrace.console.push.watch import Watch
+from headrace.console.push import Watch
 from headrace.errors import HeadraceError, RequestError
 
 __all__ = ["late_watch"]

@@ -26,7 +26,7 @@ from headrace.console.ask.records import PageLimits, bounds, read_last, records_
 from headrace.console.ask.view_state import not_built, view_statuses
 from headrace.console.context import ConsoleContext
 from headrace.console.problems import ProblemError
-from headrace.console.push.watch import Watch
+from headrace.console.push import Watch
 from headrace.errors import HeadraceError, RequestError
 from headrace.views import Order, rows_to_json
 

@@ -15,7 +15,7 @@ from headrace.app.status import (
     rebuild_progress,
     records_per_s,
 )
-from headrace.console.api.parameters import format_rfc3339
+from headrace.console.api import format_rfc3339
 from headrace.console.ask.lag_history import GroupLag
 
 __all__ = ["AppSnapshot", "CounterRates", "graph_state", "queries_state", "rebuild_state"]

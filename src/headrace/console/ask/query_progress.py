@@ -8,7 +8,7 @@ from headrace.app.status import QueryDescription
 from headrace.client import LATEST
 from headrace.console.ask.derivations import Derivations, Stage
 from headrace.console.context import ConsoleContext
-from headrace.console.push.watch import Watch
+from headrace.console.push import Watch
 from headrace.errors import RequestError
 from headrace.streams.feed import stage_offsets
 

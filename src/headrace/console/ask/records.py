@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from headrace.client import EARLIEST, LATEST, OffsetsGone, RawFetcher
-from headrace.console.api.parameters import format_rfc3339
+from headrace.console.api import format_rfc3339
 from headrace.records import Record, iterate_batch, read_header
 
 __all__ = [

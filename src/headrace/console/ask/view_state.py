@@ -7,11 +7,11 @@ from typing import Any
 
 from headrace.app.status import ViewDescription
 from headrace.client import LATEST, RawFetcher
-from headrace.console.api.parameters import format_rfc3339
+from headrace.console.api import format_rfc3339
 from headrace.console.ask.records import first_time_ms
 from headrace.console.context import ConsoleContext
 from headrace.console.problems import ProblemError
-from headrace.console.push.watch import Watch
+from headrace.console.push import Watch
 from headrace.console.write.tokens import WrittenOffsets, encode_token
 from headrace.errors import HeadraceError, RequestError, RetriableError
 from headrace.views import Reflected, ViewStore

@@ -5,8 +5,7 @@ they name, and `LIVE`, a dictionary from a name to a `LivePart`: what it adds to
 events of `GET /v1/live`.
 """
 
-from headrace.console.api.routing import LivePart, Route
-from headrace.console.api.schemas import Schema
+from headrace.console.api import LivePart, Route, Schema
 from headrace.console.routes import (
     alerts,
     audit,

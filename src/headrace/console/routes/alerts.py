@@ -5,8 +5,18 @@ from typing import Any
 
 from starlette.responses import Response
 
-from headrace.console.api.routing import Call, LivePart, Route, RouteResponse, json_response
-from headrace.console.api.schemas import Schema, array, object_of, ref, string
+from headrace.console.api import (
+    Call,
+    LivePart,
+    Route,
+    RouteResponse,
+    Schema,
+    array,
+    json_response,
+    object_of,
+    ref,
+    string,
+)
 from headrace.console.ask.alerts import active_alerts
 from headrace.console.context import ConsoleContext
 from headrace.console.security import Role

@@ -5,9 +5,19 @@ from typing import Any
 import orjson
 from starlette.responses import Response
 
-from headrace.console.api.parameters import Parameter
-from headrace.console.api.routing import Call, Route, RouteResponse, json_response
-from headrace.console.api.schemas import Schema, array, integer, nullable, object_of, ref
+from headrace.console.api import (
+    Call,
+    Parameter,
+    Route,
+    RouteResponse,
+    Schema,
+    array,
+    integer,
+    json_response,
+    nullable,
+    object_of,
+    ref,
+)
 from headrace.console.ask.records import PageLimits, bounds, read_page
 from headrace.console.context import ConsoleContext
 from headrace.console.security import Role

@@ -6,8 +6,21 @@ from typing import Any
 from starlette.responses import Response
 
 from headrace.capture import state_of
-from headrace.console.api.routing import Call, LivePart, Route, RouteResponse, json_response
-from headrace.console.api.schemas import Schema, array, integer, mapping, nullable, object_of, ref, string
+from headrace.console.api import (
+    Call,
+    LivePart,
+    Route,
+    RouteResponse,
+    Schema,
+    array,
+    integer,
+    json_response,
+    mapping,
+    nullable,
+    object_of,
+    ref,
+    string,
+)
 from headrace.console.ask.catalogs import CatalogEntry, declared_captures, declared_followers
 from headrace.console.context import ConsoleContext
 from headrace.console.security import Role

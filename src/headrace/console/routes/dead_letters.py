@@ -14,13 +14,18 @@ from headrace.client.deadletters import (
     is_dead_letter_topic,
     redrive_progress,
 )
-from headrace.console.api.parameters import Parameter
-from headrace.console.api.routing import Call, LivePart, Route, RouteBody, RouteResponse, json_response
-from headrace.console.api.schemas import (
+from headrace.console.api import (
     ANYTHING,
+    Call,
+    LivePart,
+    Parameter,
+    Route,
+    RouteBody,
+    RouteResponse,
     Schema,
     array,
     integer,
+    json_response,
     mapping,
     nullable,
     object_of,

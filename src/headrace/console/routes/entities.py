@@ -6,9 +6,21 @@ from typing import Any
 from starlette.responses import Response
 
 from headrace.app.status import AppDescription
-from headrace.console.api.parameters import Parameter
-from headrace.console.api.routing import Call, Route, RouteBody, RouteResponse, json_response
-from headrace.console.api.schemas import ANYTHING, Schema, array, integer, nullable, object_of, string
+from headrace.console.api import (
+    ANYTHING,
+    Call,
+    Parameter,
+    Route,
+    RouteBody,
+    RouteResponse,
+    Schema,
+    array,
+    integer,
+    json_response,
+    nullable,
+    object_of,
+    string,
+)
 from headrace.console.problems import ProblemError
 from headrace.console.security import Role
 from headrace.nearest import no_such

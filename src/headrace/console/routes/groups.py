@@ -5,9 +5,21 @@ from typing import Any
 
 from starlette.responses import Response
 
-from headrace.console.api.parameters import Parameter
-from headrace.console.api.routing import Call, LivePart, Route, RouteResponse, json_response
-from headrace.console.api.schemas import Schema, array, integer, nullable, object_of, ref, string
+from headrace.console.api import (
+    Call,
+    LivePart,
+    Parameter,
+    Route,
+    RouteResponse,
+    Schema,
+    array,
+    integer,
+    json_response,
+    nullable,
+    object_of,
+    ref,
+    string,
+)
 from headrace.console.ask.groups import described_group, group_lags, lag_watch
 from headrace.console.ask.lag_history import KEPT_S, SAMPLE_S
 from headrace.console.context import ConsoleContext

@@ -10,9 +10,22 @@ from typing import Any
 from starlette.responses import Response
 
 from headrace.app.status import AppDescription
-from headrace.console.api.parameters import Parameter, format_rfc3339
-from headrace.console.api.routing import Call, Route, RouteResponse, json_response
-from headrace.console.api.schemas import ANYTHING, Schema, array, integer, nullable, object_of, ref, string
+from headrace.console.api import (
+    ANYTHING,
+    Call,
+    Parameter,
+    Route,
+    RouteResponse,
+    Schema,
+    array,
+    format_rfc3339,
+    integer,
+    json_response,
+    nullable,
+    object_of,
+    ref,
+    string,
+)
 from headrace.console.context import ConsoleContext
 from headrace.console.problems import ProblemError
 from headrace.console.security import Role

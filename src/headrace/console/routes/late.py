@@ -3,8 +3,19 @@
 from starlette.responses import Response
 
 from headrace.app.query import READ, SKIPPED
-from headrace.console.api.routing import Call, Route, RouteResponse, json_response
-from headrace.console.api.schemas import Schema, array, integer, mapping, nullable, object_of, string
+from headrace.console.api import (
+    Call,
+    Route,
+    RouteResponse,
+    Schema,
+    array,
+    integer,
+    json_response,
+    mapping,
+    nullable,
+    object_of,
+    string,
+)
 from headrace.console.ask.late import late_watch
 from headrace.console.security import Role
 

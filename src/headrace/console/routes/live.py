@@ -14,12 +14,10 @@ import orjson
 from starlette.responses import Response
 from starlette.websockets import WebSocket
 
-from headrace.console.api.parameters import format_rfc3339
-from headrace.console.api.routing import Call, LivePart, Route, RouteResponse
+from headrace.console.api import Call, LivePart, Route, RouteResponse, format_rfc3339
 from headrace.console.context import ConsoleContext
 from headrace.console.problems import ProblemError
-from headrace.console.push.event_stream import EVENT_STREAM, HEARTBEAT, EventStream, StreamEvent, send_events
-from headrace.console.push.watch import Watch
+from headrace.console.push import EVENT_STREAM, HEARTBEAT, EventStream, StreamEvent, Watch, send_events
 from headrace.console.security import Role
 from headrace.errors import HeadraceError
 

@@ -7,10 +7,10 @@ from typing import Any
 from starlette.responses import Response
 
 from headrace.app.status import AppStatus, is_running, read_status
-from headrace.console.api.routing import Call, Route, RouteResponse
+from headrace.console.api import Call, Route, RouteResponse
 from headrace.console.ask.view_state import view_statuses
 from headrace.console.context import ConsoleContext
-from headrace.console.push.send_buffers import FULL, STALLED, SendBuffers
+from headrace.console.push import FULL, STALLED, SendBuffers
 from headrace.console.routes.alerts import alert_families
 from headrace.console.routes.captures import capture_families
 from headrace.console.security import Role

@@ -7,8 +7,7 @@ from pathlib import PurePosixPath
 
 from starlette.responses import Response
 
-from headrace.console.api.parameters import Parameter
-from headrace.console.api.routing import Call, Route, RouteResponse
+from headrace.console.api import Call, Parameter, Route, RouteResponse
 from headrace.console.problems import ProblemError
 from headrace.console.security import Role
 

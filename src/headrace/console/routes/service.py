@@ -6,8 +6,18 @@ from starlette.responses import Response
 
 from headrace import __version__
 from headrace.client.connect import explained
-from headrace.console.api.routing import Call, Route, RouteBody, RouteResponse, json_response
-from headrace.console.api.schemas import Schema, mapping, nullable, object_of, string
+from headrace.console.api import (
+    Call,
+    Route,
+    RouteBody,
+    RouteResponse,
+    Schema,
+    json_response,
+    mapping,
+    nullable,
+    object_of,
+    string,
+)
 from headrace.console.context import ConsoleContext
 from headrace.console.problems import ProblemError
 from headrace.console.routes.entities import command_paths

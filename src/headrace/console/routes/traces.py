@@ -9,13 +9,17 @@ from typing import Any
 
 from starlette.responses import Response
 
-from headrace.console.api.parameters import Parameter
-from headrace.console.api.routing import Call, Route, RouteBody, RouteResponse, json_response
-from headrace.console.api.schemas import (
+from headrace.console.api import (
     ANYTHING,
+    Call,
+    Parameter,
+    Route,
+    RouteBody,
+    RouteResponse,
     Schema,
     array,
     integer,
+    json_response,
     mapping,
     nullable,
     object_of,

@@ -22,10 +22,7 @@ from starlette.routing import Route as StarletteRoute
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from headrace.console.api.openapi import document
-from headrace.console.api.parameters import parse_parameters
-from headrace.console.api.routing import Call, Route, SocketHandler
-from headrace.console.api.schemas import COMMON
+from headrace.console.api import COMMON, Call, Route, SocketHandler, document, parse_parameters
 from headrace.console.context import ConsoleContext
 from headrace.console.problems import Problem, ProblemError, problem_of, problem_response
 from headrace.console.routes import LIVE, ROUTES, SCHEMAS

@@ -14,8 +14,7 @@ import orjson
 from confluent_kafka import KafkaException
 from confluent_kafka import admin as kafka_admin
 
-from headrace.console.api.parameters import format_rfc3339
-from headrace.console.api.routing import Call, Route
+from headrace.console.api import Call, Route, format_rfc3339
 from headrace.console.context import ConsoleContext, LogClients
 from headrace.console.routes.audit import AUDIT_TOPIC
 from headrace.console.security import NOBODY

@@ -12,7 +12,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.exceptions import InvalidState
 
 from headrace.console.context import ConsoleContext
-from headrace.console.push.send_buffers import ClientConnection
+from headrace.console.push import ClientConnection
 from headrace.console.server.guard import CONNECTION
 
 __all__ = ["FragmentingWebSocket", "bounded"]

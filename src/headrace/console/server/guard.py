@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headrace.console.context import ConsoleContext
 from headrace.console.problems import Problem, problem_of, problem_response
-from headrace.console.push.send_buffers import NO_CONNECTION, ConnectedReader
+from headrace.console.push import NO_CONNECTION, ConnectedReader
 from headrace.console.security import SECURITY_HEADERS, Hosts, presented_token, refusal_by_origin
 from headrace.errors import HeadraceError
 

@@ -13,8 +13,8 @@ from headrace.records import (
     read_header,
     read_rows,
 )
-from headrace.storage.reading.reader import BatchPlace, PartitionReader
-from headrace.storage.segments.segment import Segment
+from headrace.storage.reading import BatchPlace, PartitionReader
+from headrace.storage.segments import Segment
 
 __all__ = [
     "WINDOW_BYTES",

@@ -4,7 +4,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 
 from headrace.records import BatchHeader
-from headrace.storage.producers.aborted_transactions import AbortedTransaction
+from headrace.storage.producers import AbortedTransaction
 
 __all__ = ["AbortedRanges", "Markers"]
 

@@ -13,12 +13,10 @@ from headrace.errors import CorruptionError, DiskError
 from headrace.records import read_header
 from headrace.storage.compaction.batch_reader import RawBatch, last_offset_in, read_batches
 from headrace.storage.compaction.markers import AbortedRanges
-from headrace.storage.disk.disk import Disk, write_all
-from headrace.storage.disk.offset_file import read_offset, write_offset
-from headrace.storage.producers.aborted_transactions import AbortedTransaction
-from headrace.storage.reading.reader import PartitionReader
-from headrace.storage.segments.index import CheckedIndex
-from headrace.storage.segments.segment import Segment, compacted_name
+from headrace.storage.disk import Disk, read_offset, write_all, write_offset
+from headrace.storage.producers import AbortedTransaction
+from headrace.storage.reading import PartitionReader
+from headrace.storage.segments import CheckedIndex, Segment, compacted_name
 from headrace.storage.topic_config import TopicConfig
 
 if TYPE_CHECKING:

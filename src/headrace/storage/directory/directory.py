@@ -25,11 +25,10 @@ from headrace.storage.directory.topic_folder import (
     sort_folders,
     write_topic_file,
 )
-from headrace.storage.disk.checked_file import CheckedFile
-from headrace.storage.disk.disk import Disk, is_full, make_directory
+from headrace.storage.disk import CheckedFile, Disk, is_full, make_directory
 from headrace.storage.partition.log import PartitionLog
 from headrace.storage.partition.memory_log import open_log
-from headrace.storage.segments.open_files import Files
+from headrace.storage.segments import Files
 from headrace.storage.topic_config import TopicConfig
 
 __all__ = ["FORMAT_VERSION", "DataDirectory", "Topic", "check_topic_name"]

@@ -4,7 +4,7 @@ import contextlib
 import os
 from pathlib import Path
 
-from headrace.storage.disk.disk import Disk
+from headrace.storage.disk import Disk
 
 __all__ = ["DirectoryLock", "InUse"]
 

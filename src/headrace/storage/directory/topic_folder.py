@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from headrace.errors import ConfigError, CorruptionError, RequestError
-from headrace.storage.disk.checked_file import CheckedFile
-from headrace.storage.disk.disk import Disk
+from headrace.storage.disk import CheckedFile, Disk
 from headrace.storage.topic_config import TopicConfig
 
 __all__ = [

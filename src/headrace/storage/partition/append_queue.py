@@ -7,7 +7,7 @@ from typing import NamedTuple
 from headrace.errors import DiskError
 from headrace.records import TRANSACTIONAL_BIT, Marker, encode_marker, stamp
 from headrace.storage.partition.writer import PartitionWriter, QueuedBatch
-from headrace.storage.producers.table import (
+from headrace.storage.producers import (
     AppendedMarker,
     OpenTransaction,
     ProducerBatch,

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from headrace.storage.disk.disk import Disk, write_all
+from headrace.storage.disk import Disk, write_all
 
 __all__ = ["SegmentCheckpoint", "read_checkpoint", "write_checkpoint"]
 

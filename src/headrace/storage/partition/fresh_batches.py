@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from headrace.storage.partition.writer import QueuedBatch
-from headrace.storage.producers.table import ProducerBatch
+from headrace.storage.producers import ProducerBatch
 
 __all__ = ["MOST_BYTES", "FreshBatches", "fresh_batches"]
 

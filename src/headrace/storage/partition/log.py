@@ -10,9 +10,7 @@ from typing import NamedTuple
 from headrace.errors import CorruptionError, DiskError, RequestError
 from headrace.records import Marker, stamp_append_time
 from headrace.storage.compaction import Compaction, CompactionLimits, Stopped
-from headrace.storage.disk.damage import Damage
-from headrace.storage.disk.disk import Disk, is_full
-from headrace.storage.disk.unreadable import UnreadableBytes
+from headrace.storage.disk import Damage, Disk, UnreadableBytes, is_full
 from headrace.storage.partition.append_queue import Appended, AppendQueue
 from headrace.storage.partition.fresh_batches import MOST_BYTES, FreshBatches, fresh_batches
 from headrace.storage.partition.log_start import write_log_start
@@ -25,14 +23,18 @@ from headrace.storage.partition.retention import (
     surplus,
 )
 from headrace.storage.partition.writer import PartitionWriter, QueuedBatch
-from headrace.storage.producers.aborted_transactions import AbortedTransaction
-from headrace.storage.producers.table import OpenTransaction, ProducerState
-from headrace.storage.reading.backlog import Backlog, measure
-from headrace.storage.reading.extent import Extent
-from headrace.storage.reading.reader import PartitionReader, out_of_range
-from headrace.storage.reading.time_search import TimedOffset, find_largest_timestamp, find_time
-from headrace.storage.segments.open_files import Files
-from headrace.storage.segments.segment import Segment
+from headrace.storage.producers import AbortedTransaction, OpenTransaction, ProducerState
+from headrace.storage.reading import (
+    Backlog,
+    Extent,
+    PartitionReader,
+    TimedOffset,
+    find_largest_timestamp,
+    find_time,
+    measure,
+    out_of_range,
+)
+from headrace.storage.segments import Files, Segment
 from headrace.storage.topic_config import TopicConfig
 
 __all__ = ["Appended", "DirectAppend", "PartitionLog", "TimedOffset"]

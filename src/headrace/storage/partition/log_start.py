@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from headrace.errors import CorruptionError
-from headrace.storage.disk.disk import Disk
-from headrace.storage.disk.offset_file import read_offset, write_offset
+from headrace.storage.disk import Disk, read_offset, write_offset
 
 __all__ = ["read_log_start", "write_log_start"]
 

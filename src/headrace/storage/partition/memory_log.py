@@ -15,11 +15,10 @@ import threading
 from pathlib import Path
 
 from headrace.errors import DiskError
-from headrace.storage.disk.disk import Disk, is_full
-from headrace.storage.disk.memory_disk import MemoryDisk
+from headrace.storage.disk import Disk, MemoryDisk, is_full
 from headrace.storage.partition.log import PartitionLog
 from headrace.storage.partition.log_start import read_log_start, write_log_start
-from headrace.storage.segments.open_files import Files
+from headrace.storage.segments import Files
 from headrace.storage.topic_config import TopicConfig
 
 __all__ = ["DEFAULT_BOUND_BYTES", "RESERVED_OFFSETS", "MemoryLog", "open_log"]

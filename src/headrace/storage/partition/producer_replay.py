@@ -7,11 +7,9 @@ from typing import NamedTuple
 
 from headrace.errors import CorruptionError
 from headrace.records import BATCH_OVERHEAD_BYTES, HEADER_BYTES, decode_marker, read_header
-from headrace.storage.producers.batch_headers import PRODUCER_HEADER, ProducerHeaders
-from headrace.storage.producers.snapshots import SyncedProducers
-from headrace.storage.producers.table import AppendedMarker
-from headrace.storage.reading.reader import PartitionReader
-from headrace.storage.segments.segment import Segment
+from headrace.storage.producers import PRODUCER_HEADER, AppendedMarker, ProducerHeaders, SyncedProducers
+from headrace.storage.reading import PartitionReader
+from headrace.storage.segments import Segment
 
 __all__ = ["ScannedHeaders", "replay_producers"]
 

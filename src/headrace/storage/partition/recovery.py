@@ -14,18 +14,22 @@ import logging
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from headrace.storage.disk.damage import Damage, load_damage
-from headrace.storage.disk.disk import sync_file
+from headrace.storage.disk import Damage, load_damage, sync_file
 from headrace.storage.partition.checkpoint import SegmentCheckpoint, read_checkpoint
 from headrace.storage.partition.log_start import read_log_start
 from headrace.storage.partition.producer_replay import ScannedHeaders, replay_producers
-from headrace.storage.producers.batch_headers import ProducerHeaders
-from headrace.storage.producers.snapshots import ProducerSnapshots, SyncedProducers
-from headrace.storage.reading.reader import PartitionReader
-from headrace.storage.segments.index import SparseIndex, load_open
-from headrace.storage.segments.scan import find_next_batch, scan
-from headrace.storage.segments.segment import Segment, plain_name, segments_in
-from headrace.storage.segments.zeros_ahead import end_of_bytes
+from headrace.storage.producers import ProducerHeaders, ProducerSnapshots, SyncedProducers
+from headrace.storage.reading import PartitionReader
+from headrace.storage.segments import (
+    Segment,
+    SparseIndex,
+    end_of_bytes,
+    find_next_batch,
+    load_open,
+    plain_name,
+    scan,
+    segments_in,
+)
 
 __all__ = ["RecoveredPartition", "TornTail", "create_segment", "recover_partition"]
 

@@ -8,9 +8,9 @@ import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from headrace.storage.disk.damage import save_damage
-from headrace.storage.reading.reader import PartitionReader
-from headrace.storage.segments.segment import Segment
+from headrace.storage.disk import save_damage
+from headrace.storage.reading import PartitionReader
+from headrace.storage.segments import Segment
 from headrace.storage.topic_config import TopicConfig
 
 __all__ = ["detach_before", "release_files", "remove_files", "replace_segments", "surplus"]

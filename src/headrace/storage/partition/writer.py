@@ -6,14 +6,12 @@ import logging
 from time import perf_counter
 from typing import NamedTuple
 
-from headrace.storage.disk.disk import sync_file, write_all
+from headrace.storage.disk import sync_file, write_all
 from headrace.storage.partition.checkpoint import SegmentCheckpoint, write_checkpoint
 from headrace.storage.partition.recovery import RecoveredPartition, create_segment
-from headrace.storage.producers.table import AppendedMarker, ProducerBatch
-from headrace.storage.reading.reader import PartitionReader, Tail
-from headrace.storage.segments.index import position_in_file
-from headrace.storage.segments.segment import Segment
-from headrace.storage.segments.zeros_ahead import ZerosAhead
+from headrace.storage.producers import AppendedMarker, ProducerBatch
+from headrace.storage.reading import PartitionReader, Tail
+from headrace.storage.segments import Segment, ZerosAhead, position_in_file
 from headrace.storage.topic_config import TopicConfig
 
 __all__ = ["PartitionWriter", "QueuedBatch"]

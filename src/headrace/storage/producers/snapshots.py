@@ -19,7 +19,7 @@ from pathlib import Path
 from crc32c import crc32c
 
 from headrace.errors import CorruptionError
-from headrace.storage.disk.disk import Disk, write_all
+from headrace.storage.disk import Disk, write_all
 from headrace.storage.producers.aborted_transactions import AbortedIndex
 from headrace.storage.producers.table import AppendedMarker, ProducerBatch, ProducerTable
 

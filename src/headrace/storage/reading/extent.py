@@ -8,9 +8,9 @@ from headrace.kernels import SendDescriptors, SendOutcome, SendProgress, SendWin
 from headrace.records import BatchVerifier
 
 if TYPE_CHECKING:
-    from headrace.storage.disk.damage import Damage
+    from headrace.storage.disk import Damage
     from headrace.storage.reading.reader import PartitionReader
-    from headrace.storage.segments.segment import Segment
+    from headrace.storage.segments import Segment
 
 __all__ = ["Extent"]
 

@@ -9,10 +9,8 @@ from collections.abc import Iterable
 from crc32c import crc32c
 
 from headrace.records import BATCH_OVERHEAD_BYTES, HEADER_BYTES
-from headrace.storage.disk.damage import Damage
-from headrace.storage.disk.disk import Disk
-from headrace.storage.segments.index import CheckedIndex, SparseIndex
-from headrace.storage.segments.segment import Segment
+from headrace.storage.disk import Damage, Disk
+from headrace.storage.segments import CheckedIndex, Segment, SparseIndex
 
 __all__ = ["with_checks", "wrong_stretches"]
 

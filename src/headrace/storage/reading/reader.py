@@ -19,14 +19,19 @@ from typing import NamedTuple
 
 from headrace.errors import CorruptionError, DiskError, RequestError
 from headrace.records import BATCH_OVERHEAD_BYTES, HEADER_BYTES
-from headrace.storage.disk.damage import Damage, save_damage
-from headrace.storage.disk.unreadable import UnreadableBytes, UnreadablePlaces
+from headrace.storage.disk import Damage, UnreadableBytes, UnreadablePlaces, save_damage
 from headrace.storage.reading.extent import Extent
 from headrace.storage.reading.offset_checks import with_checks, wrong_stretches
-from headrace.storage.segments.index import CheckedIndex, SparseIndex, load_sealed, recorded_sealed_bytes
-from headrace.storage.segments.open_files import Files
-from headrace.storage.segments.scan import find_next_batch, scan
-from headrace.storage.segments.segment import Segment
+from headrace.storage.segments import (
+    CheckedIndex,
+    Files,
+    Segment,
+    SparseIndex,
+    find_next_batch,
+    load_sealed,
+    recorded_sealed_bytes,
+    scan,
+)
 
 __all__ = ["BatchPlace", "PartitionReader", "Tail"]
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from headrace.errors import CorruptionError
 from headrace.records import Record, iterate_batch
 from headrace.storage.reading.reader import BatchPlace, PartitionReader
-from headrace.storage.segments.segment import Segment
+from headrace.storage.segments import Segment
 
 __all__ = ["TimedOffset", "find_largest_timestamp", "find_time"]
 

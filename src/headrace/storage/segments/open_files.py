@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.storage.disk.disk import Disk
+from headrace.storage.disk import Disk
 from headrace.storage.segments.zeros_ahead import ZerosPolicy
 
 if TYPE_CHECKING:

@@ -9,9 +9,8 @@ from crc32c import crc32c
 
 from headrace.kernels import ENTRY_FIELDS, PRODUCER_FIELDS, Walk, walk_batches
 from headrace.records import BATCH_OVERHEAD_BYTES, HEADER_BYTES
-from headrace.storage.disk.disk import Disk
-from headrace.storage.producers.batch_headers import PRODUCER_HEADER, ProducerHeader, RawProducerHeader
-from headrace.storage.producers.table import REMEMBERED_BATCHES
+from headrace.storage.disk import Disk
+from headrace.storage.producers import PRODUCER_HEADER, REMEMBERED_BATCHES, ProducerHeader, RawProducerHeader
 from headrace.storage.segments.index import SparseIndex
 
 __all__ = ["ScanEnd", "find_next_batch", "scan"]

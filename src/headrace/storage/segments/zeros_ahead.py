@@ -14,7 +14,7 @@ zeros, so the end of the log can always be told from them.
 
 from typing import NamedTuple
 
-from headrace.storage.disk.disk import Disk, sync_file, write_all
+from headrace.storage.disk import Disk, sync_file, write_all
 
 __all__ = ["ZerosAhead", "ZerosPolicy", "end_of_bytes"]
 

@@ -7,16 +7,18 @@ from collections.abc import Callable
 from itertools import groupby
 from typing import Any
 
-from headrace.broker.access import Authority
-from headrace.broker.access.acls import Acl, AclFilter, problem_with
-from headrace.broker.access.scram import (
+from headrace.broker.access import (
     LEAST_ITERATIONS,
     MOST_ITERATIONS,
+    AccessState,
+    Acl,
+    AclFilter,
+    Authority,
     Credential,
     Mechanism,
     credential_from_salted,
+    problem_with,
 )
-from headrace.broker.access.state import AccessState
 from headrace.errors import DiskError, RequestError
 from headrace.wire import ErrorCode, Request
 

@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Any
 
-from headrace.broker.limits.quotas import Quotas
+from headrace.broker.limits import Quotas
 from headrace.errors import RequestError
 from headrace.wire import ErrorCode, Request
 

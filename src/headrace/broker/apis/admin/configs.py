@@ -5,11 +5,9 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.broker.access import ClientSession
-from headrace.broker.access.acls import Operation, Resource
-from headrace.broker.coordinators.queues.coordinator import QueueCoordinator
-from headrace.broker.coordinators.queues.dead_letters import DeadLetters
-from headrace.broker.log.topics import Topics
+from headrace.broker.access import ClientSession, Operation, Resource
+from headrace.broker.coordinators.queues import DeadLetters, QueueCoordinator
+from headrace.broker.log import Topics
 from headrace.broker.settings import BrokerSettings
 from headrace.config import describe
 from headrace.errors import HeadraceError, RequestError

@@ -3,10 +3,9 @@
 import dataclasses
 from typing import Any
 
-from headrace.broker.coordinators.group_table import GroupEntry
-from headrace.broker.coordinators.groups import GroupCoordinator
-from headrace.broker.coordinators.queues.coordinator import QueueCoordinator
-from headrace.broker.log.topics import Topics
+from headrace.broker.coordinators import GroupCoordinator, GroupEntry
+from headrace.broker.coordinators.queues import QueueCoordinator
+from headrace.broker.log import Topics
 from headrace.errors import RetriableError
 from headrace.groups import Code, Partitions
 from headrace.groups.classic import ClassicGroup, ClassicMember, ClassicState

@@ -3,9 +3,9 @@
 import dataclasses
 from typing import Any
 
-from headrace.broker.coordinators.groups import GroupCoordinator
-from headrace.broker.coordinators.queues.coordinator import QueueCoordinator
-from headrace.broker.log.topics import Topics
+from headrace.broker.coordinators import GroupCoordinator
+from headrace.broker.coordinators.queues import QueueCoordinator
+from headrace.broker.log import Topics
 from headrace.errors import RetriableError
 from headrace.groups import Code
 from headrace.groups.share import ShareMember, SharePartition, ShareState, assignment

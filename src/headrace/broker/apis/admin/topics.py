@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Awaitable
 from typing import Any
 
-from headrace.broker.access import ClientSession
-from headrace.broker.access.acls import Operation, Resource
+from headrace.broker.access import ClientSession, Operation, Resource
 from headrace.broker.apis.admin.configs import config_rows
-from headrace.broker.log.topics import INTERNAL_TOPICS, Topics
+from headrace.broker.log import INTERNAL_TOPICS, Topics
 from headrace.broker.settings import BrokerSettings
 from headrace.errors import HeadraceError, RequestError
 from headrace.storage import TopicConfig, check_topic_name

@@ -3,8 +3,8 @@
 import dataclasses
 from typing import Any
 
-from headrace.broker.coordinators.transactions import TransactionCoordinator
-from headrace.broker.log.topics import Topics
+from headrace.broker.coordinators import TransactionCoordinator
+from headrace.broker.log import Topics
 from headrace.clock import Clock
 from headrace.errors import RetriableError
 from headrace.groups import Code

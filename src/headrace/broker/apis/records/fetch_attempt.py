@@ -8,13 +8,10 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from headrace.broker.access import is_allowed
-from headrace.broker.access.acls import Operation, Resource
+from headrace.broker.access import Operation, Resource, is_allowed
 from headrace.broker.apis.answers import Reply
-from headrace.broker.limits.quotas import CONSUMER, Quotas
-from headrace.broker.log.partition import Partition
-from headrace.broker.log.threads import WorkerThreads
-from headrace.broker.log.topics import Topics
+from headrace.broker.limits import CONSUMER, Quotas
+from headrace.broker.log import Partition, Topics, WorkerThreads
 from headrace.broker.metrics import Metrics
 from headrace.errors import CorruptionError, DiskError, RequestError
 from headrace.storage import Extent, Topic

@@ -6,9 +6,7 @@ from collections import Counter
 from typing import Any
 
 from headrace.broker.apis.records.fetch_attempt import READ_COMMITTED
-from headrace.broker.log.partition import Partition
-from headrace.broker.log.threads import WorkerThreads
-from headrace.broker.log.topics import Topics
+from headrace.broker.log import Partition, Topics, WorkerThreads
 from headrace.errors import CorruptionError, DiskError, RequestError
 from headrace.wire import ErrorCode, Request
 

@@ -13,16 +13,13 @@ are read; whatever is in them, they are appended as those of any request.
 import inspect
 from typing import Any, NamedTuple
 
-from headrace.broker.access import ClientSession, is_allowed
-from headrace.broker.access.acls import Operation, Resource
+from headrace.broker.access import ClientSession, Operation, Resource, is_allowed
 from headrace.broker.apis.answers import Begun, DeferredReply, Reply, begin
 from headrace.broker.apis.records.batch_checks import bad_records, check_times, checked_batch
 from headrace.broker.apis.records.produce_answer import ProduceAnswer, refuse
-from headrace.broker.coordinators.transactions import IMPLICIT_SINCE, TransactionCoordinator
-from headrace.broker.limits.memory import RequestMemory
-from headrace.broker.limits.overload import Overload, OverloadedError
-from headrace.broker.log.inspection import Inspector
-from headrace.broker.log.topics import INTERNAL_TOPICS, Topics
+from headrace.broker.coordinators import IMPLICIT_SINCE, TransactionCoordinator
+from headrace.broker.limits import Overload, OverloadedError, RequestMemory
+from headrace.broker.log import INTERNAL_TOPICS, Inspector, Topics
 from headrace.broker.metrics import Metrics
 from headrace.clock import Clock
 from headrace.errors import HeadraceError, RequestError, RetriableError

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace.broker.apis.answers import DeferredReply
-from headrace.broker.log.partition import Partition
+from headrace.broker.log import Partition
 from headrace.errors import CorruptionError, DiskError, RequestError, RetriableError
 from headrace.wire import ErrorCode
 

@@ -5,9 +5,8 @@ from contextlib import suppress
 
 from headrace.broker.coordinators.queues.store import QueueStore
 from headrace.broker.coordinators.queues.table import QueuePartition, queue_partition
-from headrace.broker.limits.lag import FallenGroups, GroupPosition
-from headrace.broker.log.threads import WorkerThreads
-from headrace.broker.log.topics import Topics
+from headrace.broker.limits import FallenGroups, GroupPosition
+from headrace.broker.log import Topics, WorkerThreads
 from headrace.clock import Clock
 from headrace.errors import DiskError, RequestError, RetriableError
 from headrace.groups import Code, OffsetCommitted

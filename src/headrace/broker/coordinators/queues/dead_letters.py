@@ -14,12 +14,10 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from headrace.broker.access import Authority, ClientSession
-from headrace.broker.access.acls import Operation, Resource
+from headrace.broker.access import Authority, ClientSession, Operation, Resource
 from headrace.broker.coordinators.queues.store import QueueStore
 from headrace.broker.coordinators.queues.table import QueuePartition
-from headrace.broker.log.threads import WorkerThreads
-from headrace.broker.log.topics import Topics
+from headrace.broker.log import Topics, WorkerThreads
 from headrace.clock import Clock
 from headrace.errors import CorruptionError, HeadraceError, RequestError
 from headrace.groups import Code

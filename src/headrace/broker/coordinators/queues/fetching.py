@@ -7,13 +7,10 @@ from typing import Any
 from uuid import UUID
 
 from headrace.broker.access import ClientSession as Caller
-from headrace.broker.access import is_allowed
-from headrace.broker.access.acls import Operation, Resource
+from headrace.broker.access import Operation, Resource, is_allowed
 from headrace.broker.coordinators.queues.coordinator import QueueCoordinator
 from headrace.broker.coordinators.queues.reading import Enough, read_chunk
-from headrace.broker.log.partition import Partition
-from headrace.broker.log.threads import WorkerThreads
-from headrace.broker.log.topics import Topics
+from headrace.broker.log import Partition, Topics, WorkerThreads
 from headrace.errors import CorruptionError, DiskError, RequestError
 from headrace.groups import Code, TopicPartition
 from headrace.groups import share as machine

@@ -4,8 +4,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from headrace.broker.log.partition import Partition
-from headrace.broker.log.threads import WorkerThreads
+from headrace.broker.log import Partition, WorkerThreads
 from headrace.groups.share import Acquired, Span
 from headrace.records import HEADER_BYTES, BatchHeader, read_header
 from headrace.storage import Extent

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable
 from headrace.broker.coordinators.deadlines import Deadlines
 from headrace.broker.coordinators.journal import Journal
 from headrace.broker.coordinators.queues.table import QueuePartition, QueueTable, queue_partition
-from headrace.broker.log.threads import WorkerThreads
-from headrace.broker.log.topics import Topics
+from headrace.broker.log import Topics, WorkerThreads
 from headrace.clock import Clock
 from headrace.errors import RetriableError
 from headrace.groups import GroupSettings

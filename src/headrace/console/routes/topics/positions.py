@@ -6,7 +6,7 @@ As text they are `0:41,1:17`, the next offset of each partition.
 from collections.abc import Mapping
 
 from headrace.client import OffsetsGone, RawFetcher
-from headrace.console.api.routing import Call
+from headrace.console.api import Call
 from headrace.console.ask.records import bounds
 from headrace.console.problems import ProblemError
 

@@ -3,9 +3,21 @@
 from starlette.responses import Response
 from starlette.websockets import WebSocket
 
-from headrace.console.api.parameters import Parameter
-from headrace.console.api.routing import Call, Route, RouteResponse, json_response
-from headrace.console.api.schemas import ANYTHING, Schema, array, integer, nullable, object_of, ref, string
+from headrace.console.api import (
+    ANYTHING,
+    Call,
+    Parameter,
+    Route,
+    RouteResponse,
+    Schema,
+    array,
+    integer,
+    json_response,
+    nullable,
+    object_of,
+    ref,
+    string,
+)
 from headrace.console.ask.records import (
     PageLimits,
     RecordPage,
@@ -14,7 +26,7 @@ from headrace.console.ask.records import (
     record_filter,
     records_to_json,
 )
-from headrace.console.push.event_stream import EVENT_STREAM, EventStream, resume_position, send_events
+from headrace.console.push import EVENT_STREAM, EventStream, resume_position, send_events
 from headrace.console.routes.topics.positions import (
     count_before_end,
     format_positions,

@@ -8,12 +8,10 @@ from typing import Any
 import orjson
 
 from headrace.client import LATEST
-from headrace.console.api.routing import Call
+from headrace.console.api import Call
 from headrace.console.ask.records import PageLimits, read_page, record_filter, records_to_json
 from headrace.console.context import ConsoleContext
-from headrace.console.push.event_stream import HEARTBEAT, StreamEvent, wait_pace
-from headrace.console.push.read_cache import ReadCache
-from headrace.console.push.watch import Watch
+from headrace.console.push import HEARTBEAT, ReadCache, StreamEvent, Watch, wait_pace
 from headrace.console.routes.topics.positions import format_positions
 from headrace.errors import RequestError
 

@@ -2,7 +2,7 @@
 
 import re
 
-from headrace.console.api.parameters import Parameter
+from headrace.console.api import Parameter
 from headrace.console.problems import ProblemError
 
 __all__ = ["TOPIC", "TOPIC_NAME", "refuse_internal"]

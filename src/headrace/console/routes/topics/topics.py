@@ -6,9 +6,23 @@ from typing import Any
 from starlette.responses import Response
 
 from headrace.client.topics import add_partitions, alter_configs, create_topic, delete_topic
-from headrace.console.api.parameters import Parameter
-from headrace.console.api.routing import Call, LivePart, Route, RouteBody, RouteResponse, json_response
-from headrace.console.api.schemas import Schema, array, integer, mapping, nullable, object_of, ref, string
+from headrace.console.api import (
+    Call,
+    LivePart,
+    Parameter,
+    Route,
+    RouteBody,
+    RouteResponse,
+    Schema,
+    array,
+    integer,
+    json_response,
+    mapping,
+    nullable,
+    object_of,
+    ref,
+    string,
+)
 from headrace.console.ask.topics import described_topic, listed_topics, topic_ends
 from headrace.console.context import ConsoleContext
 from headrace.console.problems import ProblemError

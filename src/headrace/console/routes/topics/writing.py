@@ -7,16 +7,20 @@ from typing import Any
 
 from starlette.responses import Response
 
-from headrace.console.api.parameters import parse_rfc3339
-from headrace.console.api.routing import Call, Route, RouteBody, RouteResponse, json_response
-from headrace.console.api.schemas import (
+from headrace.console.api import (
     ANYTHING,
+    Call,
+    Route,
+    RouteBody,
+    RouteResponse,
     Schema,
     array,
     integer,
+    json_response,
     mapping,
     nullable,
     object_of,
+    parse_rfc3339,
     ref,
     string,
 )

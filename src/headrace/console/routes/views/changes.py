@@ -10,13 +10,16 @@ from starlette.responses import Response
 from starlette.websockets import WebSocket
 
 from headrace.app.status import ViewDescription
-from headrace.console.api.parameters import Parameter
-from headrace.console.api.routing import Call, Route, RouteResponse, json_response
-from headrace.console.api.schemas import (
+from headrace.console.api import (
     ANYTHING,
+    Call,
+    Parameter,
+    Route,
+    RouteResponse,
     Schema,
     array,
     integer,
+    json_response,
     mapping,
     nullable,
     object_of,
@@ -26,16 +29,16 @@ from headrace.console.api.schemas import (
 from headrace.console.ask.view_state import ViewState, state_of, watch_view
 from headrace.console.context import ConsoleContext
 from headrace.console.problems import ProblemError
-from headrace.console.push.event_stream import (
+from headrace.console.push import (
     EVENT_STREAM,
     HEARTBEAT,
     EventStream,
+    ReadCache,
     StreamEvent,
     resume_position,
     send_events,
     wait_pace,
 )
-from headrace.console.push.read_cache import ReadCache
 from headrace.console.routes.views.views import VIEW
 from headrace.console.security import Role
 from headrace.errors import RequestError

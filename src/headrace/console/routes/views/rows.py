@@ -7,13 +7,16 @@ import pyarrow as pa
 from starlette.responses import Response
 
 from headrace.app.status import ViewDescription
-from headrace.console.api.parameters import Parameter
-from headrace.console.api.routing import Call, Route, RouteResponse, json_response
-from headrace.console.api.schemas import (
+from headrace.console.api import (
     ANYTHING,
+    Call,
+    Parameter,
+    Route,
+    RouteResponse,
     Schema,
     array,
     integer,
+    json_response,
     mapping,
     nullable,
     object_of,

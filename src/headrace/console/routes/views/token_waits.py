@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from headrace.app.status import ViewDescription
-from headrace.console.api.routing import Call
+from headrace.console.api import Call
 from headrace.console.ask.derivations import Derivations, Maker, Stage
 from headrace.console.ask.query_progress import builds_on_the_way, ends_behind, watch_progress
 from headrace.console.ask.view_state import watch_view
 from headrace.console.problems import ProblemError
-from headrace.console.push.watch import Watch
+from headrace.console.push import Watch
 from headrace.console.write.tokens import WrittenOffsets, merge_positions, missing_positions
 from headrace.views import Reflected
 

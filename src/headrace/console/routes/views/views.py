@@ -5,9 +5,21 @@ from typing import Any
 from starlette.responses import Response
 
 from headrace.app.status import ViewDescription
-from headrace.console.api.parameters import Parameter
-from headrace.console.api.routing import Call, Route, RouteResponse, json_response
-from headrace.console.api.schemas import Schema, array, integer, mapping, nullable, object_of, ref, string
+from headrace.console.api import (
+    Call,
+    Parameter,
+    Route,
+    RouteResponse,
+    Schema,
+    array,
+    integer,
+    json_response,
+    mapping,
+    nullable,
+    object_of,
+    ref,
+    string,
+)
 from headrace.console.ask.view_state import view_status, view_statuses
 from headrace.console.context import ConsoleContext
 from headrace.console.security import Role
