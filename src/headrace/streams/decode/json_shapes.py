@@ -30,6 +30,7 @@ import pyarrow.compute as pc
 from headrace import kernels
 from headrace.kernels import JsonContents, JsonKind
 from headrace.records import Places
+from headrace.streams.decode.years import check_years
 
 __all__ = ["JsonShape", "can_be_shaped"]
 
@@ -155,6 +156,7 @@ def _column(contents: JsonContents, wanted: pa.DataType, kept: pa.Array | None) 
     if contents.bounds is not None:
         column = column.cast(pa.string())  # which checks that it is UTF-8
     column = _times(column, wanted) if pa.types.is_timestamp(wanted) else column.cast(wanted)
+    check_years(column)
     if pa.types.is_floating(wanted) and pc.any(pc.is_inf(column)).as_py():
         raise pa.ArrowInvalid("a number too large for its type, which the JSON parser refuses")
     return column

@@ -40,6 +40,7 @@ from headrace.records import Places
 from headrace.streams.decode.json_documents import BOM, Fault, has_map, read_document
 from headrace.streams.decode.json_shapes import JsonShape, can_be_shaped
 from headrace.streams.decode.json_specials import unquoted_specials
+from headrace.streams.decode.years import check_years
 
 __all__ = ["Parsed", "check_fields", "parse_json"]
 
@@ -238,7 +239,9 @@ def _parse_block(values: pa.Array, fields: pa.Schema) -> pa.StructArray:
         raise pa.ArrowInvalid("more than one JSON document in a value")
     struct = pa.concat_arrays(table["v"].chunks)
     struct.validate(full=True)  # Arrow's parser lets text through that is not UTF-8
-    return struct if readable == wanted else struct.cast(wanted)
+    read = struct if readable == wanted else struct.cast(wanted)
+    check_years(read)
+    return read
 
 
 def _is_one_document(values: pa.Array) -> bool:

@@ -20,6 +20,7 @@ from headrace.streams.decode.json_values import Parsed, parse_json
 from headrace.streams.decode.table_values import TableParsed, parse_table
 from headrace.streams.decode.time_expressions import TimeExpression
 from headrace.streams.decode.time_functions import Computed
+from headrace.streams.decode.years import FIRST_US, LAST_US
 from headrace.streams.event_time import PartitionTime, row_watermarks, source_watermarks
 from headrace.streams.feed.repetitions import repetitions
 from headrace.streams.feed.source_times import SourceTimes
@@ -51,8 +52,6 @@ DEAD_SCHEMA: Final = pa.schema(
         ("error", pa.string()),  # the reason, and what of this value it is, if there is more to say
     ]
 )
-# The years 1 to 9999, which every store and every language can write down.
-_FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
 _UNITS_US = {"s": 1_000_000, "ms": 1000, "us": 1}
 _DAY_US = 86_400_000_000
 _YEAR_US = 366 * _DAY_US
@@ -197,7 +196,7 @@ class Stamper:
             faults.append((unsent, f"no clock to correct by: {spec.sent_at} is missing or out of range"))
             times = times + (appended - sent)
             faults.append((_out_of_range(times, 1), "the corrected event time is out of range"))
-        ahead = times > appended + min(spec.max_ahead_us, _LAST_US)
+        ahead = times > appended + min(spec.max_ahead_us, LAST_US)
         if derived is not None and spec.follows_maker:
             ahead &= ~derived.is_derived  # the first stage has judged them, and they move no watermark
         reason = f"the event time is more than {spec.max_ahead_us / 1e6:g} s ahead of the record's timestamp"
@@ -424,9 +423,9 @@ def _scaled(numbers: Ints, unit: int, unfit: Bools | None = None) -> tuple[Ints,
 
 
 def _out_of_range(numbers: Ints, unit: int) -> Bools | None:
-    if not len(numbers) or (numbers.min() >= _FIRST_US // unit and numbers.max() <= _LAST_US // unit):
+    if not len(numbers) or (numbers.min() >= FIRST_US // unit and numbers.max() <= LAST_US // unit):
         return None
-    return (numbers < _FIRST_US // unit) | (numbers > _LAST_US // unit)
+    return (numbers < FIRST_US // unit) | (numbers > LAST_US // unit)
 
 
 def _kept(count: int, aside: set[int]) -> Ints | None:

@@ -122,6 +122,41 @@ def test_what_is_finer_than_a_microsecond_is_cut_off(count):
     assert found == [1_767_222_000_123_450 + number % 10 for number in range(count)]
 
 
+@pytest.mark.parametrize("count", [1, 50])  # one by one, and as a table
+@pytest.mark.parametrize(
+    ("kind", "first", "last", "outside"),
+    [
+        (
+            pa.timestamp("us", tz="UTC"),
+            "0001-01-01T00:00:00Z",
+            "9999-12-31T23:59:59.999999Z",
+            ["0000-12-31T23:59:59Z", "0001-01-01T00:00:00+01:00", "9999-12-31T23:59:59.999999-01:00"],
+        ),
+        (
+            pa.timestamp("us"),
+            "0001-01-01T00:00:00",
+            "9999-12-31T23:59:59.999999",
+            ["0000-12-31T23:59:59", "9999-12-31T23:59:59.999999-01:00"],
+        ),
+        (pa.date32(), "0001-01-01", "9999-12-31", ["0000-12-31"]),
+    ],
+)
+def test_a_time_outside_the_years_1_to_9999_makes_its_value_bad_and_no_other(
+    count, kind, first, last, outside
+):
+    texts = [first, last, *outside] * count
+    values = [json.dumps({"it": text}).encode() for text in texts]
+    parsed = parse(*values, fields=pa.schema([("it", kind)]))
+    nested = parse(
+        *(b'{"it": {"each": [%s]}}' % json.dumps(text).encode() for text in texts),
+        fields=pa.schema([("it", pa.struct([("each", pa.list_(kind))]))]),
+    )
+    bad = [text in outside for text in texts]
+    assert [reason is not None for reason in parsed.reasons.to_pylist()] == bad
+    assert [reason is not None for reason in nested.reasons.to_pylist()] == bad
+    assert [value is None for value in parsed.columns[0].cast(pa.string()).to_pylist()] == bad
+
+
 def test_maps_are_read_from_objects():
     fields = pa.schema([("labels", pa.map_(pa.string(), pa.int64()))])
     parsed = parse(
