@@ -30,10 +30,10 @@ from confluent_kafka import KafkaError, Message, TopicPartition
 from confluent_kafka import admin as kafka_admin
 
 from headrace.client import Connection, Identity, admin, producer
-from headrace.client.topics import TopicSettings, ensure_topics
+from headrace.client.topics import KEEP_ALL, TopicSettings, ensure_topics
 from headrace.config import load
 from headrace.demo.customers import CustomerDatabase, customers_at, write_change
-from headrace.demo.traffic import TOPICS, CustomerChange, ShopEvent, beginning, slot_at, traffic
+from headrace.demo.traffic import TABLES, TOPICS, CustomerChange, ShopEvent, beginning, slot_at, traffic
 
 __all__ = ["main"]
 
@@ -80,7 +80,13 @@ def main() -> int:
     connection = Connection(
         bootstrap_servers=given.bootstrap, client_id="demo-shop", **load(Identity).identity_fields()
     )
-    ensure_topics(connection, {topic: TopicSettings(partitions=PARTITIONS) for topic in TOPICS})
+    ensure_topics(
+        connection,
+        {
+            topic: TopicSettings(partitions=PARTITIONS, configs=KEEP_ALL if topic in TABLES else {})
+            for topic in TOPICS
+        },
+    )
     history = timedelta(seconds=given.history_seconds)
     begin = beginning(datetime.now(UTC), _last_time(connection), history)
     slot = slot_at(begin, given.rate) + 1

@@ -16,6 +16,7 @@ import orjson
 
 __all__ = [
     "FAULTS",
+    "TABLES",
     "TOPICS",
     "CustomerChange",
     "ShopEvent",
@@ -26,14 +27,8 @@ __all__ = [
     "traffic",
 ]
 
-TOPICS = (
-    "shop.orders",
-    "shop.clicks",
-    "shop.searches",
-    "shop.payments",
-    "shop.posts",
-    "shop.follows",
-)
+TABLES = ("shop.posts", "shop.follows")  # topics that the shop reads as tables
+TOPICS = ("shop.orders", "shop.clicks", "shop.searches", "shop.payments", *TABLES)
 FAULTS = ("late", "duplicate", "skewed", "future", "malformed")
 
 _OPENED = datetime(2026, 1, 1, tzinfo=UTC)  # slots are counted from here
