@@ -1,5 +1,6 @@
 """Runs captures of a log, each in its own thread, and carries out the requests in the catalog."""
 
+import contextlib
 import logging
 import threading
 from collections.abc import Callable, Collection
@@ -87,7 +88,15 @@ class CaptureHost:
                 each.run.stop()
             for each in self._running.values():
                 each.thread.join()
+            self._say_ended(catalog)
             catalog.close()
+
+    def _say_ended(self, catalog: Catalog) -> None:
+        """Tells the log that the captures no longer run here, with what they said last."""
+        for name, each in self._running.items():
+            if each.ended is None and each.latest is not None:
+                with contextlib.suppress(RetriableError):
+                    catalog.say(name, {**each.latest.to_json(), "ended": True})
 
     def _found_catalog(self) -> Catalog | None:
         """The catalog, once the log can be reached; None if it was stopped before that."""
@@ -137,6 +146,7 @@ class CaptureHost:
             writer,
             outbox=spec.outbox,
             chunk_rows=spec.chunk_rows,
+            takes_all=not (spec.tables or spec.outbox),
             paused=entry.switch.paused,
             on_status=lambda status: setattr(made, "latest", status),
         )

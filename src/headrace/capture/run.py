@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
-from itertools import chain, islice
+from itertools import chain
 
 from headrace.capture.change import (
     Change,
@@ -26,9 +26,10 @@ from headrace.capture.change import (
     Transaction,
 )
 from headrace.capture.envelope import Envelope
+from headrace.capture.live_keys import LiveKeys
 from headrace.capture.outbox import event_of
 from headrace.capture.snapshot import PendingChunk
-from headrace.capture.source import Lag, Source, SourceChanged
+from headrace.capture.source import Lag, Source, SourceChanged, TablesGone
 from headrace.capture.state import CaptureState
 from headrace.capture.status import Lags, Rates, State, Status, table_status
 from headrace.capture.writer import Batch, CaptureWriter, table_topic
@@ -43,6 +44,7 @@ _log = logging.getLogger(__name__)
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 30.0
 _WAIT_S = 0.5
 _STATUS_S = 1.0
+_ALIVE_S = 5.0
 _MOST_CHANGES = 20_000  # of one transaction of the log, unless one of the source has more
 _LONGEST_BATCH_S = 0.25
 _MOST_EXPIRED = 2  # in a row: a transaction that a pause has delayed fits the next time
@@ -51,7 +53,9 @@ _MOST_EXPIRED = 2  # in a row: a transaction that a pause has delayed fits the n
 class CaptureRun:
     """Runs one capture until `stop`; `run` belongs to one thread, the other methods to any.
 
-    `on_status` gets the status whenever its state changes, and about once a second. `run`
+    `takes_all` says that the source has whatever tables there are, so that one which is missing at a start
+    was not taken out by anybody. `on_status` gets the status whenever its state changes, and about once a
+    second. `run`
     returns when it was stopped, and raises FencedError when another process has taken over the
     capture. An error that retrying cannot cure leaves the capture in the state
     "stopped", with the reason, until `resume` or `resnapshot`.
@@ -65,6 +69,7 @@ class CaptureRun:
         *,
         outbox: Collection[str] = (),
         chunk_rows: int = 10_000,
+        takes_all: bool = False,
         paused: bool = False,
         on_status: Callable[[Status], None] = lambda _: None,
         clock: Clock | None = None,
@@ -74,6 +79,9 @@ class CaptureRun:
         self._writer = writer
         self._outbox = frozenset(outbox)
         self._chunk_rows = chunk_rows
+        self._takes_all = takes_all
+        self._gone: frozenset[str] = frozenset()
+        self._given_up: frozenset[str] = frozenset()
         self._on_status = on_status
         self._clock = clock or SystemClock()
         self._stopping = threading.Event()
@@ -86,7 +94,7 @@ class CaptureRun:
         self._source: Source | None = None
         self._envelope: Envelope | None = None
         self._pending: PendingChunk | None = None
-        self._live: tuple[str, set[bytes]] | None = None
+        self._live: tuple[str, LiveKeys] | None = None
         self._rates = Rates()
         self._lags = Lags(self._clock.now_ms())
         self._committed_us = 0
@@ -107,7 +115,11 @@ class CaptureRun:
         self._switched.set()
 
     def resume(self) -> None:
-        """Continues after `pause`, or after the capture stopped with a reason."""
+        """Continues after `pause`, or after the capture stopped with a reason.
+
+        After a stop because tables are gone, of a capture that takes all tables, without them.
+        """
+        self._given_up = self._gone
         self._paused = False
         self._switched.set()
 
@@ -162,6 +174,9 @@ class CaptureRun:
             self._expired(error)
         except RetriableError as error:
             self._try_again(str(error))
+        except TablesGone as error:
+            self._gone |= frozenset(error.tables)
+            self._stop_with(str(error))
         except HeadraceError as error:
             self._stop_with(str(error))
 
@@ -197,6 +212,10 @@ class CaptureRun:
         requests = self._unmet(state)
         source, position, is_other = self._connect(state, bool(requests))
         self._source, schemas = source, source.schemas()
+        gone = [each for each in state.tables if each not in schemas and each not in self._given_up]
+        if gone and self._takes_all:
+            raise TablesGone(gone, are_named=False)
+        self._gone = frozenset()
         known = {each for each in schemas if table_topic(self.name, each) in state.offsets}
         state = replace(state, position=position).with_tables(schemas, known)
         state = _with_requests(state, {**requests, "": ()} if is_other else requests)
@@ -231,17 +250,27 @@ class CaptureRun:
             raise
 
     def _close(self) -> None:
-        self._pending = self._live = None
+        self._forget_snapshot()
         self._writer.close()
         source, self._source = self._source, None
         if source is not None:
             with contextlib.suppress(HeadraceError):
                 source.close()
 
+    def _forget_snapshot(self) -> None:
+        """Forgets what was read and is not written."""
+        self._pending = None
+        self._forget_live()
+
+    def _forget_live(self) -> None:
+        if self._live is not None:
+            self._live[1].close()
+        self._live = None
+
     def _take_requests(self) -> None:
         """Reads tables again without interrupting the stream."""
         requests = self._unmet(self._state)
-        self._pending = self._live = None
+        self._forget_snapshot()
         if requests:
             self._state = self._writer.write(Batch(state=_with_requests(self._state, requests)))
         self._note_met(requests)
@@ -308,6 +337,7 @@ class CaptureRun:
         if pending is not None:
             pending.begin(transaction)
         for item in self._without_blocks(transaction.changes, envelope, now_ms):
+            self._say_alive()
             if isinstance(item, EncodedChanges):
                 topics = {number: self._writer.topic(table) for number, table in item.tables.items()}
                 yield RecordBlock(item.octets, item.numbers, item.count, topics, at_ms)
@@ -322,14 +352,10 @@ class CaptureRun:
                     yield from self._event(item, at_ms)
                     continue
                 topic = self._writer.topic(item.table)
-                yield OutputRecord(
-                    topic,
-                    item.key,
-                    envelope.value(item, now_ms),
-                    timestamp_ms=at_ms,
-                )
-                if item.op == "d" and item.key is not None:
-                    yield OutputRecord(topic, item.key, None, timestamp_ms=at_ms)
+                for change in self._spelled_out(item):
+                    yield OutputRecord(topic, change.key, envelope.value(change, now_ms), timestamp_ms=at_ms)
+                    if change.op == "d" and change.key is not None:
+                        yield OutputRecord(topic, change.key, None, timestamp_ms=at_ms)
             else:
                 yield from self._changed_table(batch, item)
         for table, count in envelope.counts.items():
@@ -338,6 +364,24 @@ class CaptureRun:
         batch.transaction_id = transaction.id
         batch.committed_us = self._committed_us = transaction.committed_us
         batch.state = replace(batch.state, position=transaction.position)
+
+    def _spelled_out(self, change: Change) -> Iterable[Change]:
+        """The change; of a truncated table with keys, deletes of all rows that its topic has at this point.
+
+        A compacted topic takes no record without a key, and no reader would know which rows it means.
+        """
+        if change.op == "t" and self._writer.has_keys(change.table):
+            return self._deletes(change)
+        return (change,)
+
+    def _deletes(self, truncated: Change) -> Iterator[Change]:
+        assert self._source is not None
+        with contextlib.closing(self._writer.live_keys(truncated.table)) as live:
+            for page in live.pages():
+                for key in page:
+                    yield Change(truncated.table, "d", key, key, None, truncated.source)
+                self._source.keep_alive()
+                self._say_alive()
 
     def _without_blocks(
         self, items: Iterable[Item | ChangeBlock], envelope: Envelope, now_ms: int
@@ -383,7 +427,7 @@ class CaptureRun:
                 "add the capture again, which brings the events that the outbox still has once more"
             )
         _log.warning("capture %s: %s is read again: %s", self.name, item.table, item.reason)
-        self._live = None
+        self._forget_live()
         batch.state = batch.state.resnapshot([item.table])
 
     # --- snapshots ----------------------------------------------------------------------------
@@ -404,14 +448,18 @@ class CaptureRun:
     def _keys_to_check(self, table: str) -> Sequence[bytes]:
         """The next keys of the topic, in order; the cursor is the last one that was looked at."""
         if self._live is None or self._live[0] != table:
+            self._forget_live()
             self._live = (table, self._writer.live_keys(table))
         cursor = self._state.tables[table].cursor
-        after = cursor[0].encode() if cursor else b""
-        return list(islice(sorted(each for each in self._live[1] if each > after), self._chunk_rows))
+        return self._live[1].behind(cursor[0].encode() if cursor else b"", self._chunk_rows)
 
     def _note_live(self, change: Change) -> None:
         assert self._live is not None
-        if change.op == "d" and change.table == self._live[0] and change.key is not None:
+        if change.table != self._live[0]:
+            return
+        if change.op == "t":
+            self._live[1].clear()
+        elif change.op == "d" and change.key is not None:
             self._live[1].discard(change.key)
 
     def _chunk(
@@ -452,6 +500,13 @@ class CaptureRun:
 
     def _running_state(self) -> State:
         return "streaming" if self._state.next_snapshot() is None else "snapshot"
+
+    def _say_alive(self) -> None:
+        """Repeats the status while a transaction is written that takes long, asking nothing of the source."""
+        if time.monotonic() - self._said_at >= _ALIVE_S:
+            self._said_at = time.monotonic()
+            self.status = replace(self.status, at_ms=self._clock.now_ms())
+            self._on_status(self.status)
 
     def _fail(self, reason: str, state: State) -> None:
         _log.info("capture %s: %s", self.name, reason)

@@ -33,11 +33,31 @@ from typing import Any, Protocol
 from headrace.capture.change import Change, Position, RowBlock, TableSchema, Transaction
 from headrace.errors import RequestError
 
-__all__ = ["Chunk", "FrozenTables", "Lack", "Lag", "Source", "SourceChanged"]
+__all__ = ["Chunk", "FrozenTables", "Lack", "Lag", "Source", "SourceChanged", "TablesGone"]
 
 
 class SourceChanged(RequestError):  # noqa: N818 - what has happened, not what is wrong
     """Changes were lost, or this is another database: only a new snapshot makes the topics correct again."""
+
+
+class TablesGone(RequestError):  # noqa: N818 - what has happened
+    """Captured tables were dropped, or have other names; `tables` are those that are missing."""
+
+    def __init__(self, tables: Sequence[str], *, now: str = "", are_named: bool) -> None:
+        """`now` is the name that a table has now; `are_named` says that the capture names its tables."""
+        names = ", ".join(tables)
+        if are_named and now:
+            todo = f"capture {now} in its place, and it is read under that name"
+        elif are_named:
+            todo = "take it out of the capture, or create it again and resnapshot it"
+        else:
+            todo = (
+                "`headrace capture resume` goes on without it, and leaves its topic as it is; or give it "
+                "its name back, or create it again and resnapshot it"
+            )
+        what = f"is called {now} now" if now else "is gone, or has another name"
+        super().__init__(f"table {names} {what}; {todo}")
+        self.tables = tuple(tables)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +176,9 @@ class Source(Protocol):
 
     def acknowledge(self, position: Position) -> None:
         """The log has everything up to there: what was kept for this reader may go."""
+
+    def keep_alive(self) -> None:
+        """Tells the database, from time to time, that its reader is there and busy; may be called often."""
 
     def remove(self) -> None:
         """Removes from the database what `connect` has set up."""

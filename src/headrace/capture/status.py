@@ -17,8 +17,9 @@ _ALIVE_MS = 30_000
 
 
 def state_of(said: Mapping[str, Any] | None, now_ms: float, *, paused: bool = False) -> str:
-    """The state in a status, or that nobody runs what has not said anything of itself for half a minute."""
-    if said is not None and now_ms - said["at_ms"] < _ALIVE_MS:
+    """The state in a status; or that nobody runs it, as its process has said at its end, or by half a
+    minute of silence."""
+    if said is not None and not said.get("ended") and now_ms - said["at_ms"] < _ALIVE_MS:
         return str(said["state"])
     return "paused" if paused else "not running"
 

@@ -13,9 +13,11 @@ that of the capture, so a second process that runs the same capture fences the f
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from headrace.capture.change import TableSchema
 from headrace.capture.envelope import cut, schema_value
+from headrace.capture.live_keys import LiveKeys
 from headrace.capture.state import CaptureState, parse_state
 from headrace.client import EARLIEST, LARGE_RECORD_CONFIGS, LATEST, Connection, RawFetcher
 from headrace.client.topics import KEEP_ALL, TopicSettings, ensure_topics
@@ -97,6 +99,7 @@ class CaptureWriter:
         self._partitions = partitions
         self._writer = BatchProducer(connection, f"capture-{name}", timeouts_ms=timeouts_ms)
         self._topics: dict[str, str] = {}
+        self._keyed: set[str] = set()
         self._table_topics: set[str] = set()
         self._event_topics: set[str] = set()
 
@@ -123,6 +126,10 @@ class CaptureWriter:
         """Whether this run captures the table; one that was taken out of the capture has no topic here."""
         return table in self._topics
 
+    def has_keys(self, table: str) -> bool:
+        """Whether records of the table have keys, and its topic is compacted."""
+        return table in self._keyed
+
     def announce(self, schemas: Iterable[TableSchema]) -> Iterator[OutputRecord]:
         """Creates the topics of tables that are missing; the records for the schema topic."""
         known = list(schemas)
@@ -132,6 +139,7 @@ class CaptureWriter:
         if new:
             ensure_topics(self._connection, new)
         self._topics |= topics
+        self._keyed |= {each.table for each in known if each.key}
         self._table_topics |= set(topics.values())
         for each in known:
             yield OutputRecord(schema_topic(self.name), each.table.encode(), schema_value(each), partition=0)
@@ -162,21 +170,23 @@ class CaptureWriter:
         self._writer.transact(batch.records, last)
         return written[0]
 
-    def live_keys(self, table: str) -> set[bytes]:
-        """The keys that the table's topic has a row of now."""
-        topic = self._topics[table]
-        keys: set[bytes] = set()
-        with RawFetcher(self._connection) as fetcher:
-            starts = fetcher.offsets(topic, EARLIEST)
-            ends = fetcher.offsets(topic, LATEST, committed=False)  # ours; its markers may be under way
+    def live_keys(self, table: str) -> LiveKeys:
+        """The keys that the table's topic has a row of now, as what was written so far leaves it.
+
+        That is what is committed, and, within `write`, the transaction under way. The topic has no records
+        of others: whoever wrote before was fenced, and what that left open was aborted.
+        """
+        topic, live = self._topics[table], LiveKeys()
+        self._writer.flush()
+        with RawFetcher(self._connection) as fetcher, RawFetcher(self._connection, committed=False) as ours:
+            starts, stable = fetcher.offsets(topic, EARLIEST), fetcher.offsets(topic, LATEST)
+            ends = fetcher.offsets(topic, LATEST, committed=False)
             for partition, start in starts.items():
-                for run in fetcher.fetch(topic, partition, start, ends[partition]):
-                    columns = decode_columns(run, columns=("key", "value"))
-                    gone = columns["value"].is_null().to_pylist()
-                    for key, is_gone in zip(columns["key"].to_pylist(), gone, strict=True):
-                        if key is not None:
-                            (keys.discard if is_gone else keys.add)(key)
-        return keys
+                committed = fetcher.fetch(topic, partition, start, stable[partition])
+                tail = max(start, stable[partition])
+                for run in chain(committed, ours.fetch(topic, partition, tail, ends[partition])):
+                    live.apply(_newest(run))
+        return live
 
     def close(self) -> None:
         """Aborts what is open; harmless when repeated."""
@@ -203,3 +213,11 @@ class CaptureWriter:
                 for value in decode_columns(run, columns=("value",))["value"].to_pylist():
                     state = parse_state(value)
         return state
+
+
+def _newest(run: memoryview) -> dict[bytes, bool]:
+    """Of each key in these records, whether the newest one has a row."""
+    columns = decode_columns(run, columns=("key", "value"))
+    there = columns["value"].is_valid().to_pylist()
+    keys = columns["key"].to_pylist()
+    return {key: is_there for key, is_there in zip(keys, there, strict=True) if key is not None}

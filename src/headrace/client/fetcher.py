@@ -57,11 +57,13 @@ class RawFetcher:
 
     Synchronous, for one thread. A broker that cannot be reached or is not ready is
     retried for `retry_timeout_ms`, with fresh metadata each time; then the last
-    RetriableError is raised. Use it as a context manager, or `close` it.
+    RetriableError is raised. Use it as a context manager, or `close` it. With `committed=False` it
+    fetches what is not committed yet, or was aborted, as well.
     """
 
-    def __init__(self, connection: Connection, *, max_bytes: int = 8 << 20) -> None:
+    def __init__(self, connection: Connection, *, max_bytes: int = 8 << 20, committed: bool = True) -> None:
         self._max_bytes = max_bytes
+        self._level = {"isolation_level": _READ_COMMITTED if committed else _READ_UNCOMMITTED}
         self._layouts: dict[str, TopicLayout] = {}
         self._rack = connection.rack()
         self._nearer: dict[tuple[str, int], int] = {}  # replicas to read from, by what the leader said
@@ -229,7 +231,7 @@ class RawFetcher:
         node = self._nearer.get((layout.name, partition), layout.leaders[partition])
         channel = self._brokers.node(node)
         wanted = _wanted(layout, {partition: start}, self._max_bytes)
-        channel.ask(Api.FETCH, _VERSIONS[Api.FETCH], _FETCH | wanted | {"rack_id": self._rack})
+        channel.ask(Api.FETCH, _VERSIONS[Api.FETCH], _FETCH | wanted | self._level | {"rack_id": self._rack})
         return channel
 
     def _is_redirected(self, topic: str, data: Fields) -> bool:

@@ -22,7 +22,7 @@ TOPIC = "killed.public.accounts"
 
 
 def write(database: Database, stopping: threading.Event, number: int) -> None:
-    """Transactions of up to a few hundred rows, so that many a kill falls into one."""
+    """Transactions of up to a few hundred rows, so that many a kill falls into one; now and then no rows."""
     chance, connection = random.Random(number), database.connect()
     while not stopping.is_set():
         size, first = chance.choice((1, 5, 300)), chance.randrange(2000)
@@ -31,6 +31,8 @@ def write(database: Database, stopping: threading.Event, number: int) -> None:
             "ON CONFLICT (id) DO UPDATE SET owner = excluded.owner, amount = accounts.amount + 1"
         )
         connection.query(f"DELETE FROM accounts WHERE id = {chance.randrange(2000)}")
+        if chance.random() < 0.02:
+            connection.query("TRUNCATE accounts")
         time.sleep(chance.random() * 0.02)
     connection.close()
 

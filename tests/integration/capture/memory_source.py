@@ -30,10 +30,14 @@ class MemoryDatabase:
         self.log: list[list[Change]] = []
         self.is_down = False
 
-    def commit(self, *statements: tuple[str, int, Row | None]) -> None:
-        """Each statement puts a row of a table under a key, or takes it away with None."""
+    def commit(self, *statements: tuple[str, int | None, Row | None]) -> None:
+        """Each statement puts a row of a table under a key, or with None takes it away; without a key, all."""
         changes = []
         for table, key, row in statements:
+            if key is None:
+                self.tables[table].clear()
+                changes.append(Change(table, "t", None, None, None))
+                continue
             before = self.tables[table].pop(key, None)
             if row is not None:
                 self.tables[table][key] = row
@@ -128,6 +132,8 @@ class MemorySource:
 
     def acknowledge(self, position: Position) -> None:
         self.acknowledged.append(position["index"])
+
+    def keep_alive(self) -> None: ...
 
     def remove(self) -> None: ...
 

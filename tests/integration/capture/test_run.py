@@ -111,6 +111,53 @@ def test_a_database_that_is_down_is_waited_for(bootstrap):
         assert run.status.error is None, "it has passed"
 
 
+def test_a_truncate_deletes_every_row_that_the_topic_has_at_that_point(bootstrap):
+    """Those of the snapshot, of earlier transactions, and of its own; not those that come behind it."""
+    data = MemoryDatabase(TABLE, OTHER)
+    data.commit(*((TABLE, each, row(each, "old")) for each in range(1500)), (OTHER, 1, row(1, "pen")))
+    with running(bootstrap, "truncated", lambda: MemorySource(data)) as run:
+        wait_until(lambda: streams(run))
+    data.commit((TABLE, 5, None), (TABLE, 2000, row(2000, "earlier in the same batch")))
+    data.commit((TABLE, 2001, row(2001, "x")), (TABLE, None, None), (TABLE, 7, row(7, "new")))
+    data.commit((TABLE, None, None), (TABLE, None, None), (TABLE, 8, row(8, "newer")))
+    with running(bootstrap, "truncated", lambda: MemorySource(data)) as run:
+        wait_until(lambda: streams(run) and run.status.changes > 1500)
+    records = read_topic(bootstrap, "truncated.main.customers")
+    assert folded(records) == as_topic(data, TABLE) == {b'{"id":8}': row(8, "newer")}
+    values = by_key(records)
+    assert [each and each["op"] for each in values[b'{"id":2001}']] == ["c", "d", None]
+    assert [each and each["op"] for each in values[b'{"id":5}']] == ["r", "d", None], "it was gone already"
+    assert [each and each["op"] for each in values[b'{"id":7}']] == ["r", "d", None, "c", "d", None]
+    assert values[b'{"id":7}'][1]["before"] == {"id": 7}
+    assert len(read_topic(bootstrap, "truncated.main.orders")) == 1
+    ends = [each.value for each in read_topic(bootstrap, "truncated.transaction")]
+    assert sum(each["event_count"] for each in ends) == run.status.changes
+
+
+def test_a_truncate_while_rows_are_read_again_leaves_none_behind(bootstrap):
+    data = MemoryDatabase(TABLE)
+    data.commit(*((TABLE, each, row(each, "old")) for each in range(50)))
+    chunks = []
+
+    def meanwhile() -> None:
+        chunks.append(1)
+        if len(chunks) in (3, 7):
+            data.commit((TABLE, len(chunks), row(len(chunks), "x")), (TABLE, None, None))
+            data.commit(*((TABLE, each, row(each, "new")) for each in range(40, 70, 3)))
+
+    with running(bootstrap, "emptied", lambda: MemorySource(data, meanwhile), chunk_rows=7) as run:
+        wait_until(lambda: streams(run))
+        assert folded(read_topic(bootstrap, "emptied.main.customers")) == as_topic(data, TABLE)
+        before = len(chunks)
+        data.tables[TABLE].pop(40)  # unnoticed by the source
+        run.resnapshot([TABLE])
+        wait_until(
+            lambda: streams(run) and len(chunks) > before + 2 and run.status.tables[TABLE].phase == "done"
+        )
+    assert before < 7 <= len(chunks), "the second truncate never came"
+    assert folded(read_topic(bootstrap, "emptied.main.customers")) == as_topic(data, TABLE)
+
+
 def test_another_database_stops_it_until_a_new_snapshot_makes_topics_right(bootstrap):
     data = MemoryDatabase(TABLE)
     data.commit((TABLE, 1, row(1, "Ann")), (TABLE, 2, row(2, "Bo")))
@@ -124,6 +171,23 @@ def test_another_database_stops_it_until_a_new_snapshot_makes_topics_right(boots
         run.resnapshot()
         wait_until(lambda: streams(run))
     assert folded(read_topic(bootstrap, "replaced.main.customers")) == as_topic(other, TABLE)
+
+
+def test_a_table_that_is_gone_at_a_start_is_reported_before_it_is_forgotten(bootstrap):
+    data = MemoryDatabase(TABLE, OTHER)
+    with running(bootstrap, "gone", lambda: MemorySource(data), takes_all=True) as run:
+        wait_until(lambda: streams(run))
+    del data.tables[OTHER]
+    for resumed in (False, True):
+        with running(bootstrap, "gone", lambda: MemorySource(data), takes_all=True) as run:
+            wait_until(lambda: run.status.state == "stopped")
+            assert "main.orders is gone" in run.status.error and "capture resume" in run.status.error
+            if resumed:
+                run.resume()
+                wait_until(lambda: streams(run))
+    with running(bootstrap, "gone", lambda: MemorySource(data), takes_all=True) as run:
+        wait_until(lambda: streams(run))
+        assert set(run.status.tables) == {TABLE}
 
 
 def test_one_table_is_read_again_while_the_other_goes_on(bootstrap):

@@ -19,6 +19,7 @@ __all__ = ["BinlogStream", "file_created"]
 
 _HEARTBEAT_S = 0.5
 _SILENCE_S = 60.0
+_BUSY_S = 3600  # for which the server waits for a reader who has to write a large transaction first
 _WRAP = 1 << 32
 _HEARTBEATS = (EventType.HEARTBEAT, EventType.HEARTBEAT_2)
 
@@ -102,6 +103,7 @@ def _prepared(connection: Connection) -> EventReader:
     for side in ("master", "source"):
         connection.query(f"SET @{side}_binlog_checksum = @@global.binlog_checksum")
         connection.query(f"SET @{side}_heartbeat_period = {period}")
+    connection.query(f"SET net_write_timeout = {_BUSY_S}")
     if connection.is_mariadb:
         connection.query("SET @mariadb_slave_capability = 4")
     return EventReader(has_checksums=checksum == "CRC32")

@@ -16,7 +16,7 @@ from headrace.capture.mysql.rows import LogRows
 from headrace.capture.mysql.statements import Meaning, Statement, mentions
 from headrace.capture.mysql.table_map import TableMap, read_table_map, table_id
 from headrace.capture.mysql.values import MALFORMED, Kind, LoggedColumn, kind_of, log_reader
-from headrace.errors import RequestError
+from headrace.capture.source import TablesGone
 from headrace.kernels import LogTable
 
 __all__ = ["CapturedTables", "LoggedTable", "touched_by"]
@@ -85,12 +85,8 @@ class CapturedTables:
         self.cascades = read_cascades(self._queries, self._schema)
         return self.survey(found)
 
-    def _absence(self, name: str) -> RequestError:
-        if self._wanted:
-            todo = "take it out of the capture, or create it again and resnapshot it"
-        else:
-            todo = "create it again and resnapshot it; or `headrace capture resume`, which goes on without it"
-        return RequestError(f"table {name} is gone, or has another name; {todo}")
+    def _absence(self, name: str) -> TablesGone:
+        return TablesGone([name], are_named=bool(self._wanted))
 
     def survey(self, found: Mapping[str, Table]) -> list[Item]:
         """Compares tables with what is known of them: what is to be said of those that differ."""

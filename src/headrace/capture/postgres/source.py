@@ -2,11 +2,13 @@
 
 A position is
 
-    {"lsn": 26741336, "system": "7412…", "timeline": 1, "shapes": {"public.orders": "9f3c01aa"}}
+    {"lsn": 26741336, "system": "7412…", "timeline": 1, "shapes": {"public.orders": "9f3c01aa"},
+     "partitions": {}}
 
 Everything that commits before `lsn` was read. `system` and `timeline` tell this database from
 one that was put in its place (`resuming`). `shapes` are the tables' columns as they were last
-seen, so that a change is noticed however long nobody was looking (`tables`).
+seen, so that a change is noticed however long nobody was looking (`tables`), `partitions` the same of
+those (`partitions`).
 
 **Chunks** are exact without writing anything to the database. They are read in REPEATABLE READ,
 and PostgreSQL says which transactions such a snapshot contains (`visibility`). A commit is in
@@ -164,6 +166,7 @@ class PostgresSource:
         if position is not None:
             lsn = int(position["lsn"])
             tables.shapes = dict(position["shapes"])
+            tables.partitions = dict(position.get("partitions", {}))
         elif slot is not None and not slot.is_lost:  # of a run that ended before it had written anything
             lsn = slot.confirmed_lsn
         else:
@@ -171,7 +174,10 @@ class PostgresSource:
                 drop_slot(queries, self._slot)
             lsn = create_slot(queries, self._slot)
         items = tables.survey(tables.tables, added if position is not None else set())
-        start = {"lsn": lsn, "system": server.system, "timeline": server.timeline, "shapes": tables.shapes}
+        start = {
+            "lsn": lsn, "system": server.system, "timeline": server.timeline, "shapes": tables.shapes,
+            "partitions": tables.partitions,
+        }  # fmt: skip
         stream = self._streaming(replication, lsn)
         return _Session(queries, stream, tables, start, items, self._publication)
 
@@ -236,6 +242,9 @@ class PostgresSource:
 
     def acknowledge(self, position: Position) -> None:
         self._open().stream.acknowledge(int(position["lsn"]))
+
+    def keep_alive(self) -> None:
+        self._open().stream.keep_alive()
 
 
 class _Session:
@@ -352,7 +361,10 @@ class _Session:
         )
 
     def _advance(self, lsn: int) -> dict[str, Any]:
-        self.position = {**self.position, "lsn": lsn, "shapes": self.tables.shapes}
+        tables = self.tables
+        self.position = {
+            **self.position, "lsn": lsn, "shapes": tables.shapes, "partitions": tables.partitions,
+        }  # fmt: skip
         self._moved_at = time.monotonic()
         return self.position
 

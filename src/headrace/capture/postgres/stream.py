@@ -64,10 +64,9 @@ class ReplicationStream:
     def _awaited(self, until: float) -> bytes | None:
         """What arrives until then; the server hears from us in the meantime, or it would give up."""
         while True:
-            now = time.monotonic()
-            if now - self._told_at > _STATUS_S:
-                self._tell()
-            body = self._connection.stream(min(max(until - now, 0.0), _STATUS_S))
+            self.keep_alive()
+            left = max(until - time.monotonic(), 0.0)
+            body = self._connection.stream(min(left, _STATUS_S))
             if body is not None or time.monotonic() >= until:
                 return body
 
@@ -78,6 +77,11 @@ class ReplicationStream:
         is_news = message.end_lsn > self.sent_lsn
         self.sent_lsn = max(self.sent_lsn, message.end_lsn)
         return is_news
+
+    def keep_alive(self) -> None:
+        """Lets the server hear from us, if it has not of late."""
+        if time.monotonic() - self._told_at > _STATUS_S:
+            self._tell()
 
     def passed(self, lsn: int) -> None:
         """Everything before was handed over, for the transaction that ended there had nothing for us."""

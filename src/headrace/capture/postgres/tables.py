@@ -12,8 +12,10 @@ from headrace.capture.change import Item, Resnapshot, TableSchema
 from headrace.capture.postgres.blocks import row_table
 from headrace.capture.postgres.catalog import Table, TableColumn, Types, read_tables
 from headrace.capture.postgres.connection import Connection
+from headrace.capture.postgres.partitions import Mark, mark_of, read_partitions, why_read_again
 from headrace.capture.postgres.pgoutput import RelationColumn, RelationMessage
 from headrace.capture.postgres.rows import RowColumn, RowWriter
+from headrace.capture.source import TablesGone
 from headrace.errors import RequestError
 from headrace.kernels import RowTable, RowTables
 
@@ -21,7 +23,8 @@ __all__ = ["CapturedTables"]
 
 
 class CapturedTables:
-    """Tables by `schema.name`; `shapes` shows whether one has changed since it was last seen.
+    """Tables by `schema.name`; `shapes` shows whether one has changed since it was last seen, `partitions`
+    whether a partition has by itself.
 
     `wanted` are the captured ones; none for all of them.
     """
@@ -30,6 +33,7 @@ class CapturedTables:
         self._queries, self._wanted, self._types = queries, tuple(wanted), types
         self.tables: Mapping[str, Table] = read_tables(queries, wanted)
         self.shapes: Mapping[str, str] = {}
+        self.partitions: Mapping[str, Mark] = {}
         self._noted: dict[int, RelationMessage] = {}
         self._writers: dict[int, RowWriter | None] = {}
         self._row_tables: dict[int, RowTable] = {}
@@ -68,14 +72,10 @@ class CapturedTables:
                 raise self._absence(name, read_tables(self._queries))
         return found
 
-    def _absence(self, name: str, found: Mapping[str, Table]) -> RequestError:
+    def _absence(self, name: str, found: Mapping[str, Table]) -> TablesGone:
         oid = self.tables[name].oid
-        now = next((each.full_name for each in found.values() if each.oid == oid), None)
-        if now is not None:
-            return _renamed(name, now)
-        return RequestError(
-            f"table {name} is gone; take it out of the capture, or create it again and resnapshot it"
-        )
+        now = next((each.full_name for each in found.values() if each.oid == oid), "")
+        return TablesGone([name], now=now, are_named=bool(self._wanted))
 
     def survey(self, found: Mapping[str, Table], unpublished: set[str]) -> list[Item]:
         """Compares tables with what is known of them: what is to be said of those that differ.
@@ -84,6 +84,7 @@ class CapturedTables:
         """
         items: list[Item] = []
         shapes = dict(self.shapes)
+        partitions = read_partitions(self._queries, found.values())
         for name, table in found.items():
             shape = self._catalog_writer(table).shape
             if name not in shapes and name not in self.tables:
@@ -93,7 +94,10 @@ class CapturedTables:
                 items.append(Resnapshot(name, "it has other columns than when it was last read"))
             elif name in unpublished and name in shapes:
                 items.append(Resnapshot(name, "it was not in the publication for a while"))
+            elif reason := why_read_again(self.partitions, name, partitions.get(name, ())):
+                items.append(Resnapshot(name, reason))
             shapes[name] = shape
+        self.partitions = {name: mark_of(each) for name, each in partitions.items()}
         self.shapes, self.tables = shapes, dict(found)
         return items
 
@@ -158,7 +162,7 @@ class CapturedTables:
             return True
         captured_as = next((each for each, table in self.tables.items() if table.oid == relation.oid), None)
         if captured_as is not None and now is not None:
-            raise _renamed(captured_as, name)
+            raise TablesGone([captured_as], now=name, are_named=bool(self._wanted))
         return captured_as is None and not self._wanted and now is not None
 
     def _now(self, relation: RelationMessage, name: str) -> Table | None:
@@ -218,9 +222,3 @@ def _misfit(known: RowWriter | None, writer: RowWriter, table: Table | None) -> 
     now = {each.name: each.is_filled for each in table.columns} if table else {}
     filled = [each for each in added if now.get(each, True)]
     return f"new columns with values: {', '.join(filled)}" if filled else ""
-
-
-def _renamed(before: str, now: str) -> RequestError:
-    return RequestError(
-        f"table {before} is called {now} now; capture {now} in its place, and it is read under that name"
-    )

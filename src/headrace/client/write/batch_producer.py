@@ -213,6 +213,10 @@ class BatchProducer:
         """Writes them; the log has them all when this returns."""
         for each in records:
             self._batches.add(each)
+        self.flush()
+
+    def flush(self) -> None:
+        """Waits until the log has every record of the transaction so far; within `transact`."""
         self._batches.flush()
         for leader in list(self._queue):
             self._send(leader)

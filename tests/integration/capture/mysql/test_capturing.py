@@ -49,6 +49,30 @@ class Cursor(Driver):
         self._database.run(statement % texts if values else statement)
 
 
+def test_the_topic_of_a_truncated_table_is_empty(bootstrap, database):
+    """Between other transactions, and again of the partition of a table."""
+    name = f"emptied-{database.server.product}"
+    topic = f"{name}.{database.name}.t"
+    database.run(
+        "CREATE TABLE t (id int PRIMARY KEY, v text) PARTITION BY RANGE (id) "
+        "(PARTITION a VALUES LESS THAN (10), PARTITION b VALUES LESS THAN (100))",
+        "INSERT INTO t VALUES (1, 'a'), (2, 'b'), (20, 'c')",
+    )
+    with running(bootstrap, name, database.source) as run:
+        wait_until(lambda: is_streaming(run, 0) and rows_of(bootstrap, topic) == table_rows(database))
+        database.run(
+            "INSERT INTO t VALUES (3, 'd')", "TRUNCATE t", "INSERT INTO t VALUES (2, 'e'), (30, 'f')"
+        )
+        wait_until(lambda: is_streaming(run, 7))
+        assert (
+            rows_of(bootstrap, topic) == table_rows(database) == [{"id": 2, "v": "e"}, {"id": 30, "v": "f"}]
+        )
+        database.run("ALTER TABLE t TRUNCATE PARTITION a")
+        wait_until(lambda: rows_of(bootstrap, topic) == table_rows(database) == [{"id": 30, "v": "f"}])
+    values = by_key(read_topic(bootstrap, topic))
+    assert [each and each["op"] for each in values[b'{"id":3}']] == ["c", "d", None]
+
+
 def test_tables_become_topics_with_cuts_and_runs_go_on_where_the_last_stopped(bootstrap, database):
     name = f"shop-{database.server.product}"
     topic = f"{name}.{database.name}.t"

@@ -45,6 +45,48 @@ def test_tables_become_topics_with_cuts(bootstrap, database):
     assert rows_of(bootstrap, "shop.public.t") == table_rows(database)
 
 
+def test_topics_of_truncated_tables_are_empty(bootstrap, database):
+    """Whole, several at once, in a transaction with other changes, and each partition of a table."""
+    database.run(
+        "CREATE TABLE t (id serial PRIMARY KEY, v text)",
+        "CREATE TABLE child (id int PRIMARY KEY, of int REFERENCES t, v text)",
+        "CREATE TABLE parts (id int PRIMARY KEY, v text) PARTITION BY RANGE (id)",
+        "CREATE TABLE part_1 PARTITION OF parts FOR VALUES FROM (0) TO (10)",
+        "CREATE TABLE part_2 PARTITION OF parts FOR VALUES FROM (10) TO (20)",
+        "CREATE TABLE bare (v text)",
+        "ALTER TABLE bare REPLICA IDENTITY FULL",
+    )
+    fill = (
+        "INSERT INTO t (v) SELECT 'x' FROM generate_series(1, 40)", "INSERT INTO child VALUES (1, 1), (2, 2)",
+        "INSERT INTO parts SELECT g, 'p' FROM generate_series(0, 19) g", "INSERT INTO bare VALUES ('b')",
+    )  # fmt: skip
+    database.run(*fill)
+    name, tables = f"emptied-{database.server.version}", ("t", "child", "parts")
+
+    def is_same() -> bool:
+        return all(
+            rows_of(bootstrap, f"{name}.public.{each}") == table_rows(database, each) for each in tables
+        )
+
+    def captured() -> CaptureRun:
+        return running(bootstrap, name, lambda: database.source(tables=[*tables, "bare"]))
+
+    with captured() as run:
+        wait_until(lambda: is_streaming(run, 0) and is_same())
+        database.run("BEGIN; INSERT INTO child VALUES (3, 3); TRUNCATE t, bare RESTART IDENTITY CASCADE; "
+                     "INSERT INTO t (v) VALUES ('after'); TRUNCATE parts; COMMIT")  # fmt: skip
+        wait_until(is_same)
+        assert rows_of(bootstrap, f"{name}.public.t") == [{"id": 1, "v": "after"}]
+        assert [each.value["op"] for each in read_topic(bootstrap, f"{name}.public.bare")] == ["t"]
+        database.run(*fill[2:], "TRUNCATE child")
+    with captured() as run:
+        wait_until(lambda: is_streaming(run, 0) and is_same())
+    database.run("TRUNCATE part_1")  # of which the stream does not tell
+    with captured() as run:
+        wait_until(lambda: is_streaming(run, 0) and is_same())
+    assert len(rows_of(bootstrap, f"{name}.public.parts")) == 10
+
+
 def test_a_run_goes_on_where_the_last_one_stopped(bootstrap, database):
     database.run("CREATE TABLE t (id int PRIMARY KEY, v text)")
     for number in range(3):
