@@ -31,7 +31,7 @@ class MemoryDatabase:
         self.is_down = False
 
     def commit(self, *statements: tuple[str, int | None, Row | None]) -> None:
-        """Each statement puts a row of a table under a key, or with None takes it away; without a key, all."""
+        """Each statement puts a row of a table under a key, or with None takes it away; with no key, all."""
         changes = []
         for table, key, row in statements:
             if key is None:

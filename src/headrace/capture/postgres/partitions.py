@@ -17,7 +17,8 @@ __all__ = ["Mark", "Partition", "mark_of", "read_partitions", "why_read_again"]
 
 _TREE = (
     "SELECT c.oid, coalesce(pg_relation_filenode(c.oid), 0), i.xmin <> t.xmin "
-    "FROM pg_partition_tree({root}) p JOIN pg_class c ON c.oid = p.relid JOIN pg_inherits i ON i.inhrelid = c.oid "
+    "FROM pg_partition_tree({root}) p JOIN pg_class c ON c.oid = p.relid "
+    "JOIN pg_inherits i ON i.inhrelid = c.oid "
     "JOIN pg_type t ON t.oid = c.reltype WHERE p.level > 0"
 )
 _EXACT_IN_JSON = 1 << 53
