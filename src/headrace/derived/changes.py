@@ -58,7 +58,7 @@ def _debezium(key: bytes | None, said: Mapping[str, Any]) -> RowChange | Unreada
     change = inner if isinstance(inner, dict) else said
     op, after = change.get("op"), change.get("after")
     if op == "t":
-        return UnreadableChange("a truncate names no keys; a capture of Headrace writes the deletes in its place")
+        return UnreadableChange("a truncate names no keys; captures of Headrace write deletes in its place")
     if key is None:
         return UnreadableChange("the record has no key, so its row cannot be distinguished from others")
     if op == "d":
