@@ -65,7 +65,7 @@ class ConsoleSettings:
     threads: int = setting(16, "Threads for calls that wait for the log or a disk.")
     max_waiting: int = setting(1_000, "Calls that may wait for such a thread; further ones get a 503.")
     question_timeout_ms: int = setting(
-        300_000, "Longest that a process may take which the console starts to trace a row, or to make states."
+        300_000, "Longest that a process started by the console may take to trace a row or to compute states."
     )
     poll_ms: int = setting(50, "How often a view or topic with subscribers or waiting reads is checked.")
 

@@ -30,7 +30,7 @@ class SupervisedProcess:
     It runs in a session of its own, so that Ctrl-C reaches only the parent, which then stops
     its children in order; its standard input is a pipe, which is closed to stop it. Its stderr
     goes to the file `messages`. A process that dies three times in a row without a line that
-    `is_progress`, or that refuses to run, is not restarted.
+    `is_progress`, or that refuses to run, is not restarted; `when_refused` then says what to do.
     """
 
     def __init__(
@@ -42,12 +42,14 @@ class SupervisedProcess:
         on_line: Callable[[Line], None],
         is_progress: Callable[[Line], bool] = lambda _: True,
         environment: Mapping[str, str] | None = None,
+        when_refused: str = "",
     ) -> None:
         self.name = name
         self.restarts = 0
         self._command = list(command)
         self._messages = messages
         self._environment = {**os.environ, **(environment or {})}
+        self._when_refused = f". {when_refused}" if when_refused else ""
         self._on_line = on_line
         self._is_progress = is_progress
         self._fruitless_starts = 0
@@ -67,7 +69,10 @@ class SupervisedProcess:
             self._reap()
             self._fruitless_starts += 1
             how = self._how_it_ended()
-            if self._fruitless_starts >= _MAX_FRUITLESS_STARTS or self._process.returncode == _REFUSED:
+            if self._process.returncode == _REFUSED:
+                self._ended = True
+                raise RequestError(f"{self.name} cannot run: {self.last_message()}{self._when_refused}")
+            if self._fruitless_starts >= _MAX_FRUITLESS_STARTS:
                 self._ended = True
                 raise RequestError(f"{self.name} keeps failing: {how}")
             self._start()

@@ -233,6 +233,7 @@ def _start_application(shop: Shop) -> SupervisedProcess:
         on_line=on_line,
         is_progress=lambda line: "batch_id" in line,
         environment=shop.environment,
+        when_refused="The demo starts afresh in another folder (--data)",
     )
     shop.cleanup.callback(child.end)
     text = f"application: headrace run {APPLICATION.name} (process {child.pid})"

@@ -112,16 +112,19 @@ def _reasons(planned: PlannedStream, options: RunOptions) -> list[str]:
     if manifest is None or not _has_checkpoint(folder):
         return []
     if manifest.format < FORMAT:
-        return [f"its state was kept by an older version (format {manifest.format}, now {FORMAT})"]
+        return [f"the state was kept by an older version (format {manifest.format}, now {FORMAT})"]
     return query_reasons(manifest.query, planned)
 
 
 def _unfit_message(unfit: Mapping[str, list[str]]) -> str:
-    lines = [f"  {name}: {reason}" for name, reasons in unfit.items() for reason in reasons]
+    """One line: what changed, each reason once with the queries that it is true of, and what to do."""
+    queries: dict[str, list[str]] = {}
+    for name, reasons in unfit.items():
+        for reason in reasons:
+            queries.setdefault(reason, []).append(name)
+    said = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in queries.items())
     return (
-        "the application, or Headrace, changed in ways its checkpoint cannot follow:\n"
-        + "\n".join(lines)
-        + "\n"
+        f"the application, or Headrace, changed in ways its checkpoint cannot follow: {said}. "
         "Run it with --rebuild to rebuild its views from the log, or undo the change"
     )
 

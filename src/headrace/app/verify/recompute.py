@@ -17,7 +17,7 @@ from headrace.app.plan.planner import PlannedStream, PlannedView
 from headrace.app.query.checkpoints import BUCKETS
 from headrace.app.query.counters import BY_CLOCK, HIDDEN
 from headrace.app.query.graphs import specs_of
-from headrace.app.query.manifest import Manifest
+from headrace.app.query.manifest import FORMAT, Manifest
 from headrace.app.query.shadow_build import rows_as_changes
 from headrace.app.query.sink import row_changes
 from headrace.client import EARLIEST, Connection, RawFetcher
@@ -171,11 +171,17 @@ def graph_as_read(
 
 
 def require_as_written(schema: ViewSchema, served: Snapshot, manifest: Manifest | None, done: int) -> None:
-    """Raises RequestError where a store does not have what the view's query wrote.
+    """Raises RequestError where a store does not have what the view's query, as it is now, would write.
 
-    That is, where it has lost batches that were done, or has other columns than the application declares.
+    That is, where it has lost batches that were done, has other columns than the application declares, or
+    was written by a version whose results were not all the same.
     """
     reflected = served.reflected
+    if manifest is not None and manifest.format < FORMAT:
+        raise RequestError(
+            f"{schema.name} was built by an older version of Headrace (format {manifest.format}, now "
+            f"{FORMAT}), which decided some late records differently. Run the application with --rebuild"
+        )
     is_of_query = manifest is not None and reflected.query_id in (None, manifest.query_id)
     if is_of_query and reflected.batch_id < done:
         raise RequestError(

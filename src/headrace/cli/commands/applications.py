@@ -122,8 +122,10 @@ def run(
     rebuild_view: Annotated[
         list[str] | None,
         typer.Option(
+            "--rebuild-view",
+            metavar="VIEW",
             help="Rebuild this view over several topics from the log, and leave the others as they are. "
-            "May be repeated."
+            "May be repeated.",
         ),
     ] = None,
     buckets: Annotated[

@@ -1,9 +1,11 @@
 """What a store must have kept for its view to be proved."""
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 
-from headrace.app.query.manifest import Manifest
+from headrace.app.query.manifest import FORMAT, Manifest
 from headrace.app.verify.recompute import require_as_written
 from headrace.errors import RequestError
 from headrace.views import Reflected, Snapshot, ViewSchema
@@ -26,6 +28,12 @@ def test_a_store_that_lost_batches_proves_nothing(found):
 def test_a_view_of_other_columns_says_that_the_application_changed():
     with pytest.raises(RequestError, match=r"the columns k, n, and it is served with k: .*--rebuild-view"):
         require_as_written(SCHEMA, served(14, columns=("k",)), MANIFEST, 14)
+
+
+def test_a_view_of_an_older_version_is_not_compared():
+    older = replace(MANIFEST, format=FORMAT - 1)
+    with pytest.raises(RequestError, match=r"built by an older version .*format 2, now 3.* --rebuild$"):
+        require_as_written(SCHEMA, served(14), older, 14)
 
 
 @pytest.mark.parametrize(
