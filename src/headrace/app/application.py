@@ -305,7 +305,7 @@ class App:
         if not events or events - known:
             unknown = ", ".join(sorted(each.__name__ for each in events - known)) or "nothing"
             raise ConfigError(
-                f"reaction {name!r}: {unknown} is no event of an entity; "
+                f"reaction {name!r}: {unknown} is not an event of any entity; "
                 "declare the entities first, and name their types of events: @app.react(OrderPlaced)"
             )
         self.reactions[name] = Reaction(name=name, function=function, events=events, kinds=kinds)
@@ -659,5 +659,5 @@ def _check_name(what: str, name: str) -> None:
     if not name or not all(letter.isalnum() or letter in "._-" for letter in name) or not name.isascii():
         raise ConfigError(
             f"{what} name {name!r} must be made of letters, digits, `.`, `_` and `-`, "
-            "for it names topics and tables"
+            "because it names topics and tables"
         )

@@ -118,10 +118,12 @@ class Operations:
 
         rows = _input(self)
         if not is_stream(rows):
-            raise ConfigError("dedup is of streams: the rows of a table have a key; see distinct() and top()")
+            raise ConfigError(
+                "dedup is for streams: the rows of a table have a key; see distinct() and top()"
+            )
         if not is_append_only(rows):
             raise ConfigError(
-                "dedup is of rows that are never taken back: this join corrects what came late, so declare "
+                "dedup is for rows that are never retracted: this join corrects what came late, so declare "
                 'its inputs with late="drop"'
             )
         operator = Dedup(keys, duration_us(within), correct_for_us(rows))
@@ -142,9 +144,9 @@ class Operations:
 
         rows = (_input(self), *others)
         if len({is_stream(each) for each in rows}) > 1:
-            raise ConfigError("a union is of streams, or of tables, and not of both")
+            raise ConfigError("a union takes streams or tables, not both")
         if not others:
-            raise ConfigError("a union is of at least two: one.union(other)")
+            raise ConfigError("a union needs at least two inputs: one.union(other)")
         operator = Union(len(rows))
         return Relation(
             name="union",

@@ -83,7 +83,7 @@ class Rows(Operations):
         if emit not in ("close", "update"):
             raise ConfigError(f'emit={emit!r} is neither "close" nor "update"')
         if not isinstance(self, Relation):
-            raise ConfigError("windows are over streams; a table's rows have no time of their own")
+            raise ConfigError("windows are for streams; a table's rows have no time of their own")
         return Windowed(stream=self, window=window, keys=keys, emit=emit)
 
     def _then(self, step: "Step") -> Self:
@@ -206,7 +206,7 @@ def windows_of(result: "Aggregation") -> Relation:
     rows = result.stream
     if not is_stream(rows) or not is_append_only(rows):
         raise ConfigError(
-            "windows are over rows that are never taken back: this join corrects what came late, "
+            "windows are for rows that are never retracted: this join corrects what came late, "
             'so declare its inputs with late="drop"'
         )
     operator = WindowNode(result.operator(keep_closed_us=_KEEP_CLOSED_US))

@@ -132,7 +132,7 @@ def _check_key(schema: ViewSchema) -> None:
             )
         if is_nested(schema.columns.field(name).type):
             raise RequestError(
-                f"view {schema.name!r}: {name!r} cannot be of the key, for it is of type "
+                f"view {schema.name!r}: {name!r} cannot be part of the key, because it is of type "
                 f"{schema.columns.field(name).type}; take single fields of it"
             )
 

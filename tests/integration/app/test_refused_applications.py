@@ -152,14 +152,14 @@ def test_a_ring_through_a_plain_dataframe_is_refused(spark, tmp_path, first, sec
     if second is not None:
         text += SECOND.format(second=second)
     file.write_text(text)
-    with reading_from(spark, Connection()), pytest.raises(ConfigError, match=f"round for ever: {ring}"):
+    with reading_from(spark, Connection()), pytest.raises(ConfigError, match=f"round forever: {ring}"):
         plan_app(import_app(file), spark)
 
 
 def test_a_ring_and_a_shared_topic_are_found_in_views_over_several_topics(spark, tmp_path):
     file = tmp_path / "weather.py"
     for stores, said in (
-        (("topic://readings", None), "round for ever: readings -> readings"),
+        (("topic://readings", None), "round forever: readings -> readings"),
         (("topic://both", "topic://both"), "topic 'both' holds one view"),
     ):
         file.write_text(TABLES.format(*stores))

@@ -187,8 +187,8 @@ def test_what_these_cannot_do_is_refused_where_it_is_declared():
     table = app.table("t", key="k", schema="k long, name string")
     corrected = stream.join(other, on="k", how="left", within="1 minute")
     for refused, message in (
-        (lambda: table.dedup("k", within="1 minute"), "dedup is of streams"),
-        (lambda: corrected.dedup("k", within="1 minute"), "never taken back"),
+        (lambda: table.dedup("k", within="1 minute"), "dedup is for streams"),
+        (lambda: corrected.dedup("k", within="1 minute"), "never retracted"),
         (lambda: stream.union(table), "not of both"),
         (lambda: stream.union(), "at least two"),
         (lambda: stream.top(1, by="k sideways"), '"asc" or "desc"'),

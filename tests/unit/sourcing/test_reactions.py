@@ -86,7 +86,7 @@ def lambda_named(name, function):
 
 
 def test_a_reaction_to_what_is_no_event_is_refused(app):
-    with pytest.raises(ConfigError, match="Deposit is no event of an entity"):
+    with pytest.raises(ConfigError, match="Deposit is not an event of any entity"):
         app.react(Deposit)(lambda_named("wrong", lambda happened: None))
     with pytest.raises(ConfigError, match="nothing is no event"):
         app.react()(lambda_named("wrong", lambda happened: None))

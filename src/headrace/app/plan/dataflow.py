@@ -228,10 +228,10 @@ class _Builder:
         relation = result.stream
         assert isinstance(relation, Relation)
         if not relation.is_stream:
-            raise ConfigError("windows are over streams; a table's rows have no time of their own")
+            raise ConfigError("windows are for streams; a table's rows have no time of their own")
         if not relation.append_only:
             raise ConfigError(
-                "windows are over rows that are never taken back: this join corrects what came late, "
+                "windows are for rows that are never retracted: this join corrects what came late, "
                 'so declare its inputs with late="drop"'
             )
         operator = result.operator(keep_closed_us=_KEEP_CLOSED_US)

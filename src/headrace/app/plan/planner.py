@@ -104,7 +104,9 @@ def _is_of_one_stream(result: Any) -> bool:
 def _plan_frame(view: View, frame: DataFrame) -> PlannedFrame:
     with placed(place_of(view.function), view.name):
         if view.last is not None:
-            raise ConfigError("last= is for a view of a stream; of a DataFrame's rows each batch's are shown")
+            raise ConfigError(
+                "last= is for views of a stream; a view of a DataFrame shows the rows of each batch"
+            )
         if not frame.isStreaming:
             raise ConfigError("it returns a DataFrame that is not streaming; begin with a stream's .df")
         if not view.key:

@@ -124,7 +124,7 @@ def _require_no_ring(
         ring = _ring(written, [topic])
         if ring is not None:
             raise ConfigError(
-                f"topics are made from themselves, and their records would go round for ever: "
+                f"topics are derived from themselves, so their records would go round forever: "
                 f"{' -> '.join(ring)}. Let one of them write to a topic of another name"
             )
 

@@ -55,7 +55,7 @@ def last_position(folder: Path) -> dict[str, Any] | None:
         return found
     except (OSError, ValueError, IndexError) as error:
         raise ConfigError(
-            f"{path} is damaged ({error}); restore the folder {folder} from a copy, or build its views anew "
+            f"{path} is damaged ({error}); restore the folder {folder} from a copy, or rebuild its views "
             "from the log: headrace run --rebuild"
         ) from None
 

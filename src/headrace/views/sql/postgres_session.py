@@ -77,7 +77,7 @@ class PostgresSession:
             )
         except psycopg.errors.DuplicateTable as error:
             raise RequestError(
-                f"the database has a table {schema.name!r} already that is no view of ours; give the view "
+                f"the database has a table {schema.name!r} already that is not a view of Headrace; give the view "
                 "another name, or keep it in another schema"
             ) from error
 
@@ -204,7 +204,7 @@ class PostgresSession:
         for name, count in wanted.items():
             if found.get(name) != count:
                 raise RetriableError(
-                    f"{name} has lost rows that a task had brought, as when the server crashes; try again"
+                    f"{name} has lost rows that a task had staged, as happens when the server crashes; try again"
                 )
 
     def table_names(self) -> list[str]:

@@ -108,7 +108,7 @@ class SqliteSession:
         self, schema: ViewSchema, batch_id: int, staged: Sequence[StagedChanges], sequence: int
     ) -> None:
         del batch_id, staged, sequence
-        raise RequestError(f"view {schema.name!r}: tasks bring nothing to SQLite, which is the driver's own")
+        raise RequestError(f"view {schema.name!r}: executors cannot write to SQLite, only the driver can")
 
     def select(self, schema: ViewSchema, selection: Selection) -> pa.Table:
         sql = selection_sql(schema, selection, _Dialect(), quoted(schema.name))
