@@ -77,8 +77,8 @@ class PostgresSession:
             )
         except psycopg.errors.DuplicateTable as error:
             raise RequestError(
-                f"the database has a table {schema.name!r} already that is not a view of Headrace; give the view "
-                "another name, or keep it in another schema"
+                f"the database already has a table {schema.name!r} that is not a view of Headrace; give the "
+                "view another name, or keep it in another schema"
             ) from error
 
     def clear(self, old: ViewSchema, new: ViewSchema) -> None:
@@ -204,7 +204,7 @@ class PostgresSession:
         for name, count in wanted.items():
             if found.get(name) != count:
                 raise RetriableError(
-                    f"{name} has lost rows that a task had staged, as happens when the server crashes; try again"
+                    f"{name} has lost rows that a task had staged, as after a crash of the server; try again"
                 )
 
     def table_names(self) -> list[str]:
