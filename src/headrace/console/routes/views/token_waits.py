@@ -7,8 +7,14 @@ from typing import TypeVar
 
 from headrace.app.status import ViewDescription
 from headrace.console.api import Call
-from headrace.console.ask.derivations import Derivations, Maker, Stage
-from headrace.console.ask.query_progress import builds_on_the_way, ends_behind, watch_progress
+from headrace.console.ask.pipeline import (
+    Derivations,
+    Maker,
+    Stage,
+    builds_on_the_way,
+    ends_behind,
+    watch_progress,
+)
 from headrace.console.ask.view_state import watch_view
 from headrace.console.problems import ProblemError
 from headrace.console.push import Watch

@@ -8,8 +8,8 @@ import orjson
 
 from headrace.app.status import is_running, read_status
 from headrace.client import EVENTS_TOPIC
-from headrace.console.ask.alert_rules import driver_alerts, event_alerts
-from headrace.console.ask.catalog_alerts import capture_alerts, follower_alerts
+from headrace.console.ask.alerts.catalog_rules import capture_alerts, follower_alerts
+from headrace.console.ask.alerts.rules import driver_alerts, event_alerts
 from headrace.console.ask.catalogs import catalog_statuses, declared_captures, declared_followers
 from headrace.console.ask.records import PageLimits, PartitionRecord, bounds, read_last
 from headrace.console.context import ConsoleContext

@@ -6,7 +6,7 @@ from headrace.app.status.description import (
     StoreDescription,
     ViewDescription,
 )
-from headrace.console.ask.derivations import Derivations
+from headrace.console.ask.pipeline.derivations import Derivations
 
 
 def described(*queries, views=()):

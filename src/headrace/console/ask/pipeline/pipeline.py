@@ -15,7 +15,7 @@ from headrace.app.status import (
 )
 from headrace.console.ask.groups import group_lags
 from headrace.console.ask.lag_history import GroupLag
-from headrace.console.ask.pipeline_state import (
+from headrace.console.ask.pipeline.state import (
     AppSnapshot,
     CounterRates,
     graph_state,

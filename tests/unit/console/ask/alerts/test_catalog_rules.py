@@ -3,7 +3,7 @@
 import orjson
 import pytest
 
-from headrace.console.ask.catalog_alerts import capture_alerts, follower_alerts
+from headrace.console.ask.alerts.catalog_rules import capture_alerts, follower_alerts
 from headrace.console.ask.catalogs import catalog_statuses, fold_catalog
 
 NOW = 1_000.0

@@ -6,7 +6,7 @@ from functools import partial
 from headrace.app.query import Manifest
 from headrace.app.status import QueryDescription
 from headrace.client import LATEST
-from headrace.console.ask.derivations import Derivations, Stage
+from headrace.console.ask.pipeline.derivations import Derivations, Stage
 from headrace.console.context import ConsoleContext
 from headrace.console.push import Watch
 from headrace.errors import RequestError

@@ -9,7 +9,7 @@ from headrace.app.status.description import (
 )
 from headrace.app.status.status import AppStatus, QueryStatus, Rebuild
 from headrace.console.ask.lag_history import GroupLag
-from headrace.console.ask.pipeline_state import (
+from headrace.console.ask.pipeline.state import (
     AppSnapshot,
     CounterRates,
     graph_state,

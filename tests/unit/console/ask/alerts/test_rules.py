@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from headrace.app.status.description import AppDescription
 from headrace.app.status.status import AppStatus, QueryStatus
-from headrace.console.ask.alert_rules import driver_alerts, event_alerts
+from headrace.console.ask.alerts.rules import driver_alerts, event_alerts
 
 APP = AppDescription(
     app="shop",
