@@ -20,15 +20,19 @@ from headrace.errors import ConfigError, CorruptionError, HeadraceError
 from headrace.event_loop import stop_on_signals
 from headrace.hooks.hook import Email, Hook, hook_dead_topic, hook_group, state_topic
 from headrace.hooks.hook_run import HookRun, note_identities
-from headrace.hooks.log.records import HookRecord
-from headrace.hooks.log.state import HookState, HookSwitch, StateRecords, apply_record
-from headrace.hooks.log.state_topic import read_state
-from headrace.hooks.log.state_writer import StateWriter
-from headrace.hooks.log.topic_reader import HookReader
-from headrace.hooks.log.topics import FollowedTopic, TopicLookup
-from headrace.hooks.send.mail import EmailSender
-from headrace.hooks.send.messages import HookSender
-from headrace.hooks.send.webhook import WebhookSender
+from headrace.hooks.log import (
+    FollowedTopic,
+    HookReader,
+    HookRecord,
+    HookState,
+    HookSwitch,
+    StateRecords,
+    StateWriter,
+    TopicLookup,
+    apply_record,
+    read_state,
+)
+from headrace.hooks.send import EmailSender, HookSender, WebhookSender
 
 __all__ = ["Deliverer", "create_hook_topics", "make_sender", "run_deliverer"]
 

@@ -13,14 +13,25 @@ from random import Random
 from headrace.clock import Clock
 from headrace.errors import RetriableError
 from headrace.hooks.hook import Hook
-from headrace.hooks.log.dead_letters import addressee, dead_letter, earlier_id, gap_notice
-from headrace.hooks.log.records import HookRecord, message_id, source_of
-from headrace.hooks.log.state import HookState, LastAttempt
-from headrace.hooks.log.state_writer import StateWriter
-from headrace.hooks.log.topic_reader import HookReader, Item, PartitionEnd, PositionLost
-from headrace.hooks.log.topics import FollowedTopic, TopicLookup
-from headrace.hooks.send.messages import Delivery, HookSender
-from headrace.hooks.send.outcomes import DeliveryOutcome, DeliveryResult
+from headrace.hooks.log import (
+    FollowedTopic,
+    HookReader,
+    HookRecord,
+    HookState,
+    Item,
+    LastAttempt,
+    PartitionEnd,
+    PositionLost,
+    StateWriter,
+    TopicLookup,
+    addressee,
+    dead_letter,
+    earlier_id,
+    gap_notice,
+    message_id,
+    source_of,
+)
+from headrace.hooks.send import Delivery, DeliveryOutcome, DeliveryResult, HookSender
 from headrace.records import REPLAY_HEADER, SourceRecord
 from headrace.views.topic import LEDGER_KEY
 

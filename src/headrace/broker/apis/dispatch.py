@@ -11,8 +11,7 @@ from headrace.broker.access import GUARDS, ClientSession, GuardedRequest, Ruling
 from headrace.broker.apis.answers import Begun, DeferredReply, Reply
 from headrace.broker.apis.handlers import Handler
 from headrace.broker.apis.metadata import unsupported_version
-from headrace.broker.apis.records.fetch_attempt import Attempt, Fetching
-from headrace.broker.apis.records.produce import Produce
+from headrace.broker.apis.records import Attempt, Fetching, Produce
 from headrace.broker.apis.versions import VERSIONS
 from headrace.broker.limits import PRODUCER, Quotas, RequestMemory
 from headrace.broker.log import Topics

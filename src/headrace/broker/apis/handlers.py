@@ -3,21 +3,21 @@
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
-from headrace.broker.apis.admin.access import AccessApis
-from headrace.broker.apis.admin.client_quotas import QuotaApis
-from headrace.broker.apis.admin.configs import ConfigApis
-from headrace.broker.apis.admin.groups import GroupAdminApis
-from headrace.broker.apis.admin.queues import QueueAdminApis
-from headrace.broker.apis.admin.topics import TopicApis
-from headrace.broker.apis.admin.transactions import TransactionAdminApis
+from headrace.broker.apis.admin import (
+    AccessApis,
+    ConfigApis,
+    GroupAdminApis,
+    QueueAdminApis,
+    QuotaApis,
+    TopicApis,
+    TransactionAdminApis,
+)
 from headrace.broker.apis.answers import Reply
 from headrace.broker.apis.committed_offsets import CommittedOffsetApis
 from headrace.broker.apis.groups import GroupApis
 from headrace.broker.apis.metadata import MetadataApis
 from headrace.broker.apis.queues import QueueApis
-from headrace.broker.apis.records.fetch import FetchApis
-from headrace.broker.apis.records.fetch_attempt import Fetching
-from headrace.broker.apis.records.offsets import OffsetApis
+from headrace.broker.apis.records import FetchApis, Fetching, OffsetApis
 from headrace.broker.apis.sasl import SaslApis
 from headrace.broker.apis.transactions import TransactionApis
 from headrace.broker.services import Services

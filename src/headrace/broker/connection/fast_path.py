@@ -25,7 +25,7 @@ from time import perf_counter
 from typing import Protocol, TypeAlias
 
 from headrace.broker.apis.answers import Begun, DeferredReply, Reply
-from headrace.broker.apis.records.fetch import Poll
+from headrace.broker.apis.records import Poll
 from headrace.broker.connection.follower import Follower
 from headrace.broker.connection.lane import Lane
 from headrace.broker.connection.requests import (

@@ -17,7 +17,7 @@ Whatever is answered here is, byte for byte, what the general path would answer.
 import asyncio
 from typing import Protocol
 
-from headrace.broker.apis.records.fetch_attempt import Attempt
+from headrace.broker.apis.records import Attempt
 from headrace.broker.connection.shared import Shared
 from headrace.kernels import STANDING_FIELDS
 from headrace.storage import FreshBatches, Topic

@@ -21,7 +21,7 @@ disk finds it kept (`Follower.miss`).
 import contextlib
 import os
 
-from headrace.broker.apis.records.produce import KnownProduce
+from headrace.broker.apis.records import KnownProduce
 from headrace.broker.connection.follower import WatchedPartition
 from headrace.broker.connection.shared import Shared
 from headrace.broker.log import SMALL_BYTES, Partition

@@ -9,9 +9,7 @@ from time import perf_counter
 from headrace.broker.access import ClientSession
 from headrace.broker.apis.answers import Begun, DeferredReply, Reply
 from headrace.broker.apis.dispatch import correlation_id_of
-from headrace.broker.apis.records.fetch import Poll, start_fetch
-from headrace.broker.apis.records.fetch_attempt import Attempt
-from headrace.broker.apis.records.produce import KnownProduce
+from headrace.broker.apis.records import Attempt, KnownProduce, Poll, start_fetch
 from headrace.broker.connection.sending import Sender
 from headrace.broker.connection.shared import Shared
 from headrace.broker.log import SMALL_BYTES

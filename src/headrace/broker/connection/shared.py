@@ -7,8 +7,7 @@ import select
 from headrace.broker.access import Authority
 from headrace.broker.apis.dispatch import Dispatcher
 from headrace.broker.apis.handlers import handlers
-from headrace.broker.apis.records.fetch_attempt import Fetching
-from headrace.broker.apis.records.produce import Produce
+from headrace.broker.apis.records import Fetching, Produce
 from headrace.broker.apis.sasl import SaslApis
 from headrace.broker.connection.connections import Connections
 from headrace.broker.limits import Quotas, RequestMemory
