@@ -26,6 +26,7 @@ settings.load_profile("headrace")
 GROUPS = (
     "machines",
     "spark",
+    "drivers",
     "stores",
     "crash",
     "fuzz",

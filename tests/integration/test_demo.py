@@ -18,7 +18,7 @@ from confluent_kafka import TopicPartition
 from headrace.app.processes.embedded_log import EmbeddedLog
 from headrace.client import Connection, consumer
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("drivers")]
 
 COMMAND = [sys.executable, "-m", "headrace", "demo", "--json"]
 VIEWS = {
@@ -153,6 +153,7 @@ def assert_proved(run):
     return {each["view"]: each for each in table["views"]}
 
 
+@pytest.mark.timeout(1200)
 def test_the_shop_lives_until_ctrl_c_and_is_proved_and_leaves_nothing_running(tmp_path):
     with demo("--rate", 60, "--data", tmp_path / "demo") as run:
         run.wait_for("headlines")

@@ -1,11 +1,10 @@
 """Groups that fall behind: alert, fall, and how both are seen."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 from broker.conftest import NOW_MS, Peer, batch_of
+from ready_command import run_command
 from scraping import scrape, value
 from test_overload import BATCH, commit, events, wait_for
 
@@ -122,9 +121,9 @@ def test_names_of_groups_are_escaped_in_the_metrics(broker, peer):
 
 
 def describe(broker, *more):
-    command = [sys.executable, "-m", "headrace", "groups", "describe", "slow", *more]
-    command += ["-b", f"127.0.0.1:{broker.port}"]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    done = run_command(["groups", "describe", "slow", *more, "-b", f"127.0.0.1:{broker.port}"])
+    assert done.returncode == 0, done.stderr
+    return done.stdout.decode()
 
 
 def test_groups_describe_warns_of_both(broker, peer):

@@ -1,13 +1,12 @@
 """Topics in memory, as clients see them."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 from broker.conftest import Peer, batch_of
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource
+from ready_command import run_command
 
 from headrace.testing.broker import BrokerProcess, running_broker
 from headrace.testing.disk import SimulatedDisk
@@ -97,8 +96,9 @@ def test_after_a_restart_the_topic_is_empty_and_committed_offsets_name_no_other_
 
 
 def run_cli(process, *args):
-    command = [sys.executable, "-m", "headrace", *args, "-b", process.bootstrap]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    done = run_command([*args, "-b", process.bootstrap])
+    assert done.returncode == 0, done.stderr
+    return done.stdout.decode()
 
 
 def test_every_listing_says_so(tmp_path, peers):

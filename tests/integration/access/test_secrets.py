@@ -9,9 +9,11 @@ import ssl
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource
+from ready_command import run_command
 
 from headrace.broker.access import offline
 from headrace.broker.access.store import AccessStore
@@ -40,7 +42,7 @@ class World:
         self.printed = []
 
     def headrace(self, *arguments, user="admin", password=None, expect=0, environment=None):
-        command = [sys.executable, "-m", "headrace", *arguments]
+        command = [*arguments]
         if user is not None:
             command += [
                 "--bootstrap",
@@ -49,9 +51,8 @@ class World:
                 str(self.settings["tls_client_ca"]),
             ]
             command += ["--user", user, "--password-file", str(self.files / (password or user))]
-        done = subprocess.run(
-            command, capture_output=True, timeout=60, env={**os.environ, **(environment or {})}, input=b""
-        )
+        with mock.patch.dict(os.environ, environment or {}):
+            done = run_command(command)
         text = (done.stdout + done.stderr).decode()
         assert done.returncode == expect, text
         assert "Traceback" not in text
@@ -179,14 +180,13 @@ def test_secrets_stay_where_they_belong(world):
 
 
 def test_a_password_is_wanted_when_a_user_is_named(world):
-    command = [sys.executable, "-m", "headrace", "topics", "list", "--user", "admin", "--json"]
-    command += ["--bootstrap", world.process.bootstrap]
-    done = subprocess.run(command, capture_output=True, timeout=60, stdin=subprocess.DEVNULL)
+    command = ["topics", "list", "--user", "admin", "--json", "--bootstrap", world.process.bootstrap]
+    done = run_command(command)
     assert done.returncode == 2
     assert "HEADRACE_PASSWORD" in json.loads(done.stderr)["error"]
-    environment = {**os.environ, "HEADRACE_PASSWORD": ADMIN}
-    environment["HEADRACE_TLS_CA"] = str(world.settings["tls_client_ca"])
-    done = subprocess.run(command, capture_output=True, timeout=60, env=environment)
+    environment = {"HEADRACE_PASSWORD": ADMIN, "HEADRACE_TLS_CA": str(world.settings["tls_client_ca"])}
+    with mock.patch.dict(os.environ, environment):
+        done = run_command(command)
     assert done.returncode == 0, done.stderr
 
 

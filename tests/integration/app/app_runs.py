@@ -1,8 +1,11 @@
 """A small application on a topic of its own, and what tests do with it."""
 
 import contextlib
+import inspect
 import json
 import random
+import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -192,3 +195,35 @@ def require_equal(spark: Any, app: App, log: Connection, store: str) -> None:
     assert verdict.is_equal, verdict.differences[:3]
     read = verdict.reflected.offsets[planned.name]
     assert sum(verdict.reflected.counters.values()) == sum(read.values())
+
+
+APPLICATION = """
+import pyarrow.compute as pc
+
+from headrace import App, agg, tumbling
+
+{spread}
+
+app = App("app-{topic}", store="{store}")
+events = app.stream("{topic}", schema="place string, amount double, at long", event_time="at",
+                    lateness="1 second", partitions=2)
+
+@app.view
+def counts():
+    return events.window(tumbling("10 seconds"), by="place").agg(
+        n=agg.count(), total=agg.sum("amount"), spread=spread()
+    )
+"""
+
+
+def headrace_run(tmp_path: Path, topic: str, *arguments: str) -> "subprocess.Popen[str]":
+    """`headrace run` of an application on this topic, which is that of `counting`."""
+    file = tmp_path / "app.py"
+    own = inspect.getsource(spread).replace(" -> Any", "")
+    file.write_text(APPLICATION.format(topic=topic, store=f"sqlite:///{tmp_path}/views.db", spread=own))
+    return subprocess.Popen(
+        [sys.executable, "-m", "headrace", "run", str(file), "--data", str(tmp_path / "data"), *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )

@@ -108,7 +108,7 @@ def test_views_of_tables_follow_updates_deletes_and_restarts(our_log, spark, tmp
     ]
     keys = {"northerners": ["id"], "orders_with_customers": ["order_id"], "per_region": ["region"]}
     seen = ([], [])
-    catch_up(shop(customers, orders, store), our_log, tmp_path / "data")  # makes the topics
+    ensure_topics(our_log, dict.fromkeys((customers, orders), TopicSettings(partitions=2)))
     for number, batches in enumerate(rounds):
         for topic, key, rows, all_rows in zip(
             (customers, orders), ("id", "order_id"), batches, seen, strict=True
@@ -136,7 +136,7 @@ def test_views_of_tables_follow_updates_deletes_and_restarts(our_log, spark, tmp
 
 def test_a_view_that_changed_is_refused_and_others_are_told_nothing(our_log, spark, tmp_path):
     customers, orders, store = new_topic(), new_topic(), f"sqlite:///{tmp_path}/views.db"
-    catch_up(shop(customers, orders, store), our_log, tmp_path / "data")
+    ensure_topics(our_log, dict.fromkeys((customers, orders), TopicSettings(partitions=2)))
     put(our_log, customers, [customer(1, "ada", "north")], key="id")
     catch_up(shop(customers, orders, store), our_log, tmp_path / "data")
     changed = App(f"app-{customers}", store=store)
@@ -212,9 +212,9 @@ def test_the_search_nobody_clicked_comes_out_when_its_time_has_passed(our_log, s
         return searched.join(clicked, on="search", how="left", after="10 seconds")
 
     @app.view
-    def clicks_per_minute():
+    def clicks_per_window():
         both = searched.join(clicked, on="search", after="10 seconds")
-        return both.window(tumbling("1 minute"), by="words").agg(n=agg.count())
+        return both.window(tumbling("20 seconds"), by="words").agg(n=agg.count())
 
     def search(number, second, words="tea"):
         return number, {"search": number, "words": words, "at": BASE_MS + second * 1000}
@@ -228,7 +228,7 @@ def test_the_search_nobody_clicked_comes_out_when_its_time_has_passed(our_log, s
         found = wait_until(
             started, lambda: len(rows := shown(store, "outcomes", ["search", "link"])) == 4 and rows
         )
-        counts = wait_until(started, lambda: shown(store, "clicks_per_minute", ["words"]))
+        counts = wait_until(started, lambda: shown(store, "clicks_per_window", ["words"]))
     assert [(row["search"], row["words"], row["link"]) for row in found] == [
         (1, "tea", "a"),
         (1, "tea", "b"),

@@ -1,58 +1,32 @@
 """What ends an application for good, and that its end leaves nothing behind."""
 
 import contextlib
-import inspect
 import json
-import os
 import re
-import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
 
-import psutil
 import pytest
 from app_runs import (
     TIMEOUT_S,
     catch_up,
     counting,
     event,
+    headrace_run,
     kept_running,
     log_ends,
     new_topic,
     reflected,
     require_equal,
     send,
-    spread,
     wait_until,
 )
 from topics import create_topic, delete_records
 
 from headrace import App
-from headrace.client import LATEST, Connection, RawFetcher
+from headrace.client import LATEST, RawFetcher
 from headrace.errors import ConfigError, FencedError, RequestError
 from headrace.records import decode_columns
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
-
-APPLICATION = """
-import pyarrow.compute as pc
-
-from headrace import App, agg, tumbling
-
-{spread}
-
-app = App("app-{topic}", store="{store}")
-events = app.stream("{topic}", schema="place string, amount double, at long", event_time="at",
-                    lateness="1 second", partitions=2)
-
-@app.view
-def counts():
-    return events.window(tumbling("10 seconds"), by="place").agg(
-        n=agg.count(), total=agg.sum("amount"), spread=spread()
-    )
-"""
 
 
 def test_the_older_of_two_drivers_on_one_store_is_fenced_and_says_so(spark, our_log, tmp_path):
@@ -114,29 +88,6 @@ def committed_values(log, topic):
     return []
 
 
-def descendants(pid):
-    return [each.pid for each in psutil.Process(pid).children(recursive=True)]
-
-
-def is_alive(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def headrace_run(tmp_path, topic, *arguments):
-    file = tmp_path / "app.py"
-    own = inspect.getsource(spread).replace(" -> Any", "")
-    file.write_text(APPLICATION.format(topic=topic, store=f"sqlite:///{tmp_path}/views.db", spread=own))
-    return subprocess.Popen(
-        [sys.executable, "-m", "headrace", "run", str(file), "--data", str(tmp_path / "data"), *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
 def test_a_query_that_fails_for_good_ends_the_run_with_one_line(our_log, tmp_path):
     """Retention has taken what comes next: nothing but a decision of the user's can help.
 
@@ -174,43 +125,3 @@ def test_an_exception_of_a_user_s_function_is_told_with_its_line(spark, our_log,
             RequestError, match=rf"failed: .*test_failures\.py, line {line}: ValueError: too hot$"
         ):
             started.wait(TIMEOUT_S)
-
-
-def messages_until(said, beginning):
-    """What a run says, up to the message that begins so."""
-    for line in said:
-        yield (message := line.get("message", ""))
-        if message.startswith(beginning):
-            return
-    raise AssertionError(f"it ended before it said {beginning!r}")
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
-def test_a_run_keeps_to_its_limit_and_a_signal_ends_it_and_all_its_processes(tmp_path, number):
-    topic = new_topic()
-    process = headrace_run(tmp_path, topic, "--json", "--max-records-per-batch", "20")
-    assert process.stdout is not None
-    said = map(json.loads, process.stdout)
-    try:
-        (bootstrap,) = [
-            each.split()[1] for each in messages_until(said, "running") if each.startswith("log:")
-        ]
-        send(Connection(bootstrap_servers=bootstrap), topic, [event(second) for second in range(60)])
-        taken: list[int] = []
-        while sum(taken) < 60:
-            taken.append(next(said).get("records", 0))
-        assert max(taken) <= 20
-        family = descendants(process.pid)
-        assert len(family) >= 2, "the log and the JVM"
-        for pid in (process.pid, *family):  # to all of them at once, as systemd does
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, number)
-        out, err = process.communicate(timeout=120)
-        assert process.returncode == 0 and not err, err
-        assert json.loads(out.splitlines()[-1]) == {"message": "stopped"}
-    finally:
-        process.kill()
-    deadline = time.monotonic() + 60
-    while left := [pid for pid in family if is_alive(pid)]:
-        assert time.monotonic() < deadline, left
-        time.sleep(0.05)  # a process that is not our child can only be looked at

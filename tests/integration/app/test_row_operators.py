@@ -11,6 +11,7 @@ from app_runs import BASE_MS, catch_up, kept_running, new_topic, options, wait_u
 from headrace import App, agg, tumbling
 from headrace.app.verify import verified
 from headrace.client import producer
+from headrace.client.topics import TopicSettings, ensure_topics
 from headrace.errors import ConfigError
 from headrace.views import open_store
 
@@ -129,7 +130,7 @@ def test_sets_of_rows_follow_updates_deletes_and_restarts(our_log, spark, tmp_pa
         ([(1, None), (4, None), order(6, None, 3.0, ["pot"], False)], []),
     ]
     seen = ([], [])
-    catch_up(shop(orders, returns, store), our_log, tmp_path / "data")  # makes the topics
+    ensure_topics(our_log, dict.fromkeys((orders, returns), TopicSettings(partitions=2)))
     for number, batches in enumerate(rounds):
         for topic, rows, all_rows in zip((orders, returns), batches, seen, strict=True):
             put(our_log, topic, rows)
@@ -163,9 +164,9 @@ def test_a_repeated_click_counts_once_whatever_stream_it_comes_by(our_log, spark
 
     KEYS.update(first_clicks=["id"], per_minute=["user", "window_start"])
     with kept_running(app, our_log, tmp_path / "data") as started:
-        put(our_log, web, [click(1, "ada", 0), click(2, "ada", 8), click(3, "ada", 19), click(4, "bob", 90)])
+        put(our_log, web, [click(1, "ada", 0), click(2, "ada", 8), click(3, "ada", 19), click(4, "bob", 118)])
         put(
-            our_log, mobile, [click(5, "ada", 7), click(6, "bob", 3), click(7, "ada", 91), click(8, "eve", 4)]
+            our_log, mobile, [click(5, "ada", 7), click(6, "bob", 3), click(7, "ada", 119), click(8, "eve", 4)]
         )
         found = wait_until(started, lambda: len(rows := shown(store, "first_clicks")) == 5 and rows)
         counts = wait_until(started, lambda: len(rows := shown(store, "per_minute")) == 4 and rows)

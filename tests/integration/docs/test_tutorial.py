@@ -5,7 +5,7 @@ from tools.pages import DOCS, blocks
 
 PAGE = (DOCS / "tutorial.md").read_text()
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("drivers"), pytest.mark.timeout(900)]
 
 
 def test_the_tutorial_works_as_it_says(reader):

@@ -6,7 +6,7 @@ unless it was set for that topic.
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -49,6 +49,9 @@ def ensure_topics(
 ) -> None:
     """Creates those that are missing; raises RequestError with the broker's reason if it refuses one.
 
+    A Kafka confirms a topic before it lists it: what was created is there for other clients, too, unless
+    this takes longer than `retry_timeout_ms`.
+
     The size limit of an existing topic is raised to what it would be if it were created now, unless
     it was set for that topic, or we are not permitted to: callers have to handle records that are
     larger than a topic takes in any case.
@@ -61,14 +64,34 @@ def ensure_topics(
         for name, settings in wanted.items()
         if name not in present
     ]
-    for name, made in (client.create_topics(missing, operation_timeout=timeout_s) if missing else {}).items():
+    if missing:
+        created = _create(client, missing, timeout_s)
+        wait_listed(created, lambda: _listed(client, connection), timeout_s)
+    sizes = {name: int(each.configs[_LIMIT]) for name, each in wanted.items() if _LIMIT in each.configs}
+    _raise_limits(client, {name: size for name, size in sizes.items() if name in present}, timeout_s)
+
+
+def _create(client: Any, missing: Sequence[Any], timeout_s: float) -> set[str]:
+    """Creates topics; the names of those that nobody else has created meanwhile."""
+    created = set()
+    for name, made in client.create_topics(missing, operation_timeout=timeout_s).items():
         try:
             made.result(timeout_s)
+            created.add(name)
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise RequestError(f"topic {name!r} cannot be created: {error.args[0].str()}") from error
-    sizes = {name: int(each.configs[_LIMIT]) for name, each in wanted.items() if _LIMIT in each.configs}
-    _raise_limits(client, {name: size for name, size in sizes.items() if name in present}, timeout_s)
+    return created
+
+
+def wait_listed(names: Collection[str], listed: Callable[[], Collection[str]], timeout_s: float) -> bool:
+    """Whether all of these topics came to be listed in time; those hidden from this user never are."""
+    deadline = time.monotonic() + timeout_s
+    while names and not set(names) <= set(listed()):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_POLL_S)
+    return True
 
 
 def _raise_limits(client: Any, sizes: Mapping[str, int], timeout_s: float) -> None:
