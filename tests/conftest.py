@@ -54,8 +54,15 @@ def pytest_collection() -> Iterator[object]:
 
 
 # Of these the default run has the tests on our log; on a Kafka they are the campaign's. That the
-# command line speaks to a Kafka is shown by the tests of topics.
-ON_KAFKA_FOR_LONG = ("tests/integration/cli/test_cli_records.py", "tests/integration/cli/test_cli_groups.py")
+# command line speaks to a Kafka is shown by the tests of topics; that applications do, and Spark's
+# source, by `app/test_on_kafka.py` and the tests of feeds; that sinks do, by theirs.
+ON_KAFKA_FOR_LONG = (
+    "tests/integration/cli/test_cli_records.py",
+    "tests/integration/cli/test_cli_groups.py",
+    "tests/integration/app/test_rescaling.py",
+    "tests/integration/test_source.py",
+    "tests/integration/views/test_dead_letters.py",
+)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)  # marks before xdist looks at groups, sorts behind everybody

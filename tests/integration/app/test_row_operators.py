@@ -166,7 +166,9 @@ def test_a_repeated_click_counts_once_whatever_stream_it_comes_by(our_log, spark
     with kept_running(app, our_log, tmp_path / "data") as started:
         put(our_log, web, [click(1, "ada", 0), click(2, "ada", 8), click(3, "ada", 19), click(4, "bob", 118)])
         put(
-            our_log, mobile, [click(5, "ada", 7), click(6, "bob", 3), click(7, "ada", 119), click(8, "eve", 4)]
+            our_log,
+            mobile,
+            [click(5, "ada", 7), click(6, "bob", 3), click(7, "ada", 119), click(8, "eve", 4)],
         )
         found = wait_until(started, lambda: len(rows := shown(store, "first_clicks")) == 5 and rows)
         counts = wait_until(started, lambda: len(rows := shown(store, "per_minute")) == 4 and rows)

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.property.examples import examples
 from tests.property.streams.joins.histories import (
     DOUBLES,
     RESTARTS,
@@ -57,7 +58,7 @@ def check(operator, batches, restarts):
     assert aside == Counter((0, row["_partition"], row["_offset"], "late") for row in late)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(log=logs(ROWS), within=st.sampled_from([0, 3, 15, 100]), wait=st.sampled_from([0, 4]), data=st.data())
 def test_any_reading_keeps_the_rows_that_repeat_none_by_the_log(log, within, wait, data):
     operator = Dedup(("k",), within, wait)

@@ -4,6 +4,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.property.examples import examples
 from tests.property.streams.joins.histories import DECIMALS, FLAGS, INSTANTS, NUMBERS, TEXTS
 from tests.property.streams.rows_that_come_and_go import check, histories, outputs
 
@@ -35,7 +36,7 @@ ORDERS = {
 }
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(history=histories(ROWS), columns=st.sampled_from([("g",), ("x", "g"), ("n", "d", "b")]))
 def test_distinct_rows_are_those_of_sql_after_every_batch(history, columns):
     check(Distinct(columns), SCHEMA, history, f"select distinct {', '.join(columns)} from rows")

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.property.examples import examples
 from tests.property.streams.joins.histories import parts
 
 from headrace.streams.operators import STAMPS, WEIGHT, Upserts, agg
@@ -141,7 +142,7 @@ def expected(held, kind):
 
 
 @pytest.mark.parametrize("kind", AGGREGATES)
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(40))
 @given(history=histories())
 def test_groups_are_what_sql_makes_of_the_rows_that_are_there(kind, history):
     operator = Group(keys=("k",), aggregates=tuple(AGGREGATES[kind][0].items()), order=())
@@ -201,7 +202,7 @@ qualify row_number() over (partition by k order by _event_time desc, _partition 
 """
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(60))
 @given(case=upserts())
 def test_a_table_is_the_newest_row_of_each_key_whatever_the_interleaving(case):
     logs, turns, size = case

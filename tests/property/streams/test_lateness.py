@@ -3,6 +3,7 @@
 import pyarrow as pa
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.property.examples import examples
 from tests.property.streams.by_hand import NAMES, by_hand, counters_by_hand, counts
 from tests.property.streams.streams_of_events import (
     END,
@@ -31,7 +32,7 @@ def event(time, partition=0):
     return ("a", None, None, 1, None, partition, time)
 
 
-@settings(max_examples=250)
+@settings(max_examples=examples(100))
 @given(window=ANY_WINDOW, events=STREAMS, cuts=CUTS, lateness=st.integers(0, 60), emit=EMIT, keep=KEPT)
 @example(Hopping(100, 70), [event(60), event(45)], [], 0, "close", 0)
 @example(Session(10), [event(0), event(12), event(5)], [1, 2], 0, "close", 0)

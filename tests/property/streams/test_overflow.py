@@ -2,6 +2,7 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.property.examples import examples
 from tests.property.streams.by_hand import NAMES, by_hand
 from tests.property.streams.streams_of_events import (
     END,
@@ -20,7 +21,7 @@ EVENTS = st.tuples(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(60))
 @given(
     window=WINDOWS,
     events=st.lists(EVENTS, max_size=30),

@@ -3,6 +3,7 @@
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.property.examples import examples
 
 from headrace.views import ChangeKind, ViewBatch, ViewSchema
 from headrace.views.formats import dumps, from_json, to_json
@@ -78,7 +79,7 @@ def test_sqlite(tmp_path_factory, given_batches):
     store.close()
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(20))
 @given(batches)
 def test_parquet(tmp_path_factory, given_batches):
     check(ParquetStore(tmp_path_factory.mktemp("v"), grace_ms=0), given_batches)
