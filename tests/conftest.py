@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import NoReturn
 
@@ -83,6 +84,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
 def _turn(item: pytest.Item) -> int:
     group = item.get_closest_marker("xdist_group")
     return GROUPS.index(group.args[0]) if group and group.args[0] in GROUPS else len(GROUPS)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """The files that took longest, where workers ran many: what to look at when the run gets long."""
+    if not terminalreporter.config.getoption("numprocesses", None):
+        return
+    took: Counter[str] = Counter()
+    for reports in terminalreporter.stats.values():
+        for each in reports:
+            if isinstance(each, pytest.TestReport):
+                took[each.nodeid.partition("::")[0]] += each.duration
+    terminalreporter.section("slowest files, with their fixtures")
+    for file, seconds in took.most_common(10):
+        terminalreporter.line(f"{seconds:7.1f} s  {file}")
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 COMMAND = [sys.executable, "-m", "headrace"]
-TIMEOUT_S = 90
+TIMEOUT_S = 240
 PIPE_BYTES = 65_536  # as much as a pipe takes from who does not wait for its reader
 
 

@@ -7,7 +7,7 @@ from prometheus_text import parse
 
 def ask(port, path, method="GET"):
     """Status, content type and body."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
     try:
         connection.request(method, path)
         answer = connection.getresponse()

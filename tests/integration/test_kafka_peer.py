@@ -45,7 +45,7 @@ def consume(server, topic, count):
     consumer = Consumer({"bootstrap.servers": server.bootstrap, "group.id": str(uuid.uuid4())})
     consumer.assign([TopicPartition(topic, 0, 0)])
     try:
-        return [message.value() for message in consumer.consume(count, timeout=30)]
+        return [message.value() for message in consumer.consume(count, timeout=120)]
     finally:
         consumer.close()
 

@@ -42,7 +42,7 @@ from headrace.testing.broker import BrokerProcess, running_broker  # noqa: E402
 from headrace.testing.kafka import KafkaServer, PeerUnavailable  # noqa: E402
 from headrace.wire import Api  # noqa: E402
 
-PATIENCE_S = 90.0
+PATIENCE_S = 240.0
 WITHOUT_END_MS = 1_800_000  # longer than any test may take
 
 

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from headrace.client import Connection, admin, producer
 
-TIMEOUT_S = 60
+TIMEOUT_S = 240
 
 
 def create_topic(log: Connection, partitions: int = 1, name: str | None = None) -> str:

@@ -24,7 +24,7 @@ from headrace.records import decode_columns
 
 DRIVER = Path(__file__).with_name("stream_driver.py")
 PLACES = ("north", "south", "east", "west", "middle")
-TIMEOUT_S = 150
+TIMEOUT_S = 300
 
 
 class Traffic(threading.Thread):

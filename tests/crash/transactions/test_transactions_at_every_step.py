@@ -39,7 +39,7 @@ DATA = Path("data")  # below the root of a simulated disk, which is always there
 TOPIC, GROUP = "t", "g"
 COMMITS = (True, False, True)  # what becomes of the transactions 0, 1 and 2
 FOLLOWING = len(COMMITS)  # one more, when all is over
-PATIENCE_S = 60
+PATIENCE_S = 240
 AFTERMATHS = ("kill", "power cut", "power cut that leaves a part")
 SECOND_LIFE = 60  # steps: recovery, and a part of what follows
 PROTOCOLS = pytest.mark.parametrize("bumps", [False, True], ids=["version 1", "version 2"])

@@ -24,7 +24,7 @@ from headrace.client import EARLIEST, LATEST, Connection, RawFetcher, producer
 from headrace.records import decode_columns
 from headrace.views import open_store
 
-TIMEOUT_S = 150
+TIMEOUT_S = 300
 # An hour ago, on a full minute: events are neither ahead of their records nor in a window of now.
 BASE_MS = (int(time.time()) // 60 - 60) * 60_000
 

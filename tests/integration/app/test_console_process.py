@@ -16,7 +16,7 @@ from headrace.app.processes.sidecars import ConsoleSidecar, free_address
 from headrace.app.status.lock import locked
 from headrace.errors import ConfigError
 
-TIMEOUT_S = 60
+TIMEOUT_S = 240
 
 
 @pytest.fixture

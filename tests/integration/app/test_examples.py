@@ -19,7 +19,7 @@ from headrace.client import Connection, admin, producer
 from headrace.testing import run_app
 from headrace.testing.broker import BrokerProcess
 
-TIMEOUT_S = 120
+TIMEOUT_S = 240
 
 
 def clock(moment: datetime) -> str:

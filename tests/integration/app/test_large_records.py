@@ -13,7 +13,7 @@ from headrace.client import admin, producer
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 LIMIT = 1_048_588  # what a topic takes by default
-TIMEOUT_S = 60
+TIMEOUT_S = 240
 
 
 def send_largest(log, topic, make, *, key=None, headers=()):

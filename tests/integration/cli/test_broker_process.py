@@ -31,7 +31,7 @@ def test_it_ends_cleanly_when_its_input_does_if_asked_to(tmp_path):
     broker.stdin.write(b"ignored\n")
     broker.stdin.flush()
     broker.stdin.close()
-    assert broker.wait(timeout=30) == 0
+    assert broker.wait(timeout=120) == 0
 
 
 def test_otherwise_it_does_not_care(tmp_path):

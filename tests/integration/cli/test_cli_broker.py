@@ -48,7 +48,7 @@ def test_a_client_can_connect_as_soon_as_it_is_announced(start, tmp_path):
         "data": str((tmp_path / "log").resolve()),
         "pid": process.pid,
     }
-    assert AdminClient({"bootstrap.servers": said["listening"]}).list_topics(timeout=20).brokers
+    assert AdminClient({"bootstrap.servers": said["listening"]}).list_topics(timeout=120).brokers
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
@@ -56,7 +56,7 @@ def test_a_signal_stops_it_cleanly(start, how):
     process = start()
     process.stdout.readline()
     process.send_signal(how)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=120)
     assert (process.returncode, out, err) == (0, "stopped\n", "")
 
 
@@ -64,7 +64,7 @@ def test_a_second_broker_on_the_same_data_is_refused_in_one_line(start):
     first = start()
     first.stdout.readline()
     second = start("--json")
-    out, err = second.communicate(timeout=30)
+    out, err = second.communicate(timeout=120)
     assert second.returncode == 2
     assert out == ""
     assert err.count("\n") == 1
@@ -76,7 +76,7 @@ def test_data_of_a_newer_format_is_refused_in_one_line(start, tmp_path):
     (tmp_path / "log" / "topics").mkdir(parents=True)
     (tmp_path / "log" / "headrace.json").write_text('{"format_version": 2, "cluster_id": "x"}')
     process = start()
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=120)
     assert (process.returncode, out) == (2, "")
     assert err.count("\n") == 1
     assert "has format version 2, this Headrace reads 1; install the version that wrote it" in err
@@ -86,7 +86,7 @@ def test_settings_come_from_flags_and_from_the_environment(start, monkeypatch):
     monkeypatch.setenv("HEADRACE_NODE_ID", "7")
     process = start("--json", "--default-partitions", "3")
     bootstrap = json.loads(process.stdout.readline())["listening"]
-    assert list(AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=20).brokers) == [7]
+    assert list(AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=120).brokers) == [7]
     made = [sys.executable, "-m", "headrace", "topics", "create", "t", "--json", "--bootstrap", bootstrap]
     done = subprocess.run(made, capture_output=True, text=True, timeout=60)
     assert json.loads(done.stdout)["partitions"] == 3

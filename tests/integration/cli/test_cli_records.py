@@ -144,7 +144,7 @@ def test_a_tail_follows_until_it_is_told_to_stop_however_it_was_started(headrace
         produce(topic, {"value": b"arrived later"})
         assert json.loads(process.stdout.readline())["value"] == "arrived later"
         process.send_signal(number)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=120)
     finally:
         process.kill()
         process.wait()
@@ -162,7 +162,7 @@ def test_a_tail_that_has_an_end_and_is_interrupted_before_it_has_failed(headrace
         produce(topic, {"value": b"one of five"})
         assert json.loads(process.stdout.readline())["value"] == "one of five"
         process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=120)
     finally:
         process.kill()
         process.wait()
@@ -244,7 +244,7 @@ def test_an_interrupted_produce_says_what_is_known(headrace, topic):
         while len(headrace.tail(topic)) < 2:
             assert process.poll() is None
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=120)
     finally:
         process.kill()
         process.wait()
@@ -266,7 +266,7 @@ def test_records_deleted_before_a_tail_read_them_are_named_not_skipped(headrace,
         while shown[-1]["value"] != "fifth":
             shown.append(json.loads(process.stdout.readline()))
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=120)
     finally:
         process.kill()
         process.wait()

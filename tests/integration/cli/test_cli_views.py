@@ -158,7 +158,7 @@ def test_one_that_follows_sees_changes_until_it_is_told_to_stop(shop):
         assert seen["key"] == {"region": "north"} and seen["kind"] == "update"
         assert seen["after"]["revenue"] > 20
         process.terminate()
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=120)
     finally:
         process.kill()
         process.wait()

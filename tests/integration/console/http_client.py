@@ -20,7 +20,7 @@ class Answer:
         return json.loads(self.body)
 
 
-PATIENCE_S = 60
+PATIENCE_S = 240
 
 
 def ask(

@@ -22,7 +22,7 @@ from headrace.derived import Follow, FollowCatalog, redis
 from headrace.testing.console import ConsoleProcess
 from headrace.views import ChangeKind
 
-TIMEOUT_S = 60
+TIMEOUT_S = 240
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "metrics.md"
 
 

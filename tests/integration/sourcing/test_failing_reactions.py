@@ -10,7 +10,7 @@ from tests.unit.sourcing.accounts import Deposit, Deposited, account_type
 from headrace.sourcing import Reaction
 from headrace.sourcing.topics import partition_of
 
-PATIENCE_S = 60
+PATIENCE_S = 240
 PARTITIONS = 2
 
 

@@ -13,7 +13,7 @@ from headrace.sourcing import reaction_group
 from headrace.testing.broker import BrokerProcess
 
 FILE = REPOSITORY / "examples" / "11_order_timeout" / "app.py"
-PATIENCE_S = 90
+PATIENCE_S = 240
 CAMPAIGN_ORDERS, CAMPAIGN_KILLS = 80, 8
 
 

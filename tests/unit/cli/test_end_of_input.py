@@ -30,5 +30,5 @@ def test_a_process_ends_when_its_input_closes_and_not_before(before, ends_with):
     child.stdin.flush()
     assert child.poll() is None
     child.stdin.close()
-    assert child.wait(timeout=30) == ends_with
+    assert child.wait(timeout=120) == ends_with
     child.stdout.close()

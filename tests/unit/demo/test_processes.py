@@ -42,7 +42,7 @@ class Child:
 
     def wait_for(self, count):
         with self.heard:
-            assert self.heard.wait_for(lambda: len(self.lines) >= count, timeout=30), self.lines
+            assert self.heard.wait_for(lambda: len(self.lines) >= count, timeout=120), self.lines
         return self.lines[count - 1]
 
 

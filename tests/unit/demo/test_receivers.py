@@ -29,7 +29,7 @@ def post(receivers, message_id, *, secret=None, age_s=0):
         message_id, datetime.fromtimestamp(sent_s, UTC), body.decode()
     )
     url = urlsplit(place["SHOP_WEBHOOK_URL"])
-    connection = http.client.HTTPConnection(url.hostname, url.port, timeout=30)
+    connection = http.client.HTTPConnection(url.hostname, url.port, timeout=120)
     headers = {"webhook-id": message_id, "webhook-timestamp": str(sent_s), "webhook-signature": signed}
     with contextlib.closing(connection):
         connection.request("POST", url.path, body, headers)
@@ -54,7 +54,7 @@ def test_a_mail_arrives_once_however_often_it_is_sent(receivers):
     mail = EmailMessage()
     mail["From"], mail["To"], mail["Message-ID"] = "a@shop.example", "b@shop.example", "<one@shop.example>"
     mail.set_content("a line\n.\nand another\n")
-    with smtplib.SMTP(url.hostname, url.port, timeout=30) as server:
+    with smtplib.SMTP(url.hostname, url.port, timeout=120) as server:
         server.send_message(mail)
         server.send_message(mail)
     arrived = receivers.of("email")
@@ -65,6 +65,6 @@ def test_a_mail_without_an_id_is_refused(receivers):
     url = urlsplit(receivers.environment["SHOP_SMTP"])
     mail = b"Subject: hello\r\n\r\ntext\r\n"
     refused = pytest.raises(smtplib.SMTPDataError, match="Message-ID")
-    with smtplib.SMTP(url.hostname, url.port, timeout=30) as server, refused:
+    with smtplib.SMTP(url.hostname, url.port, timeout=120) as server, refused:
         server.sendmail("a@shop.example", ["b@shop.example"], mail)
     assert receivers.of("email").refused == 1
