@@ -155,7 +155,7 @@ def assert_proved(run):
 
 @pytest.mark.timeout(1200)
 def test_the_shop_lives_until_ctrl_c_and_is_proved_and_leaves_nothing_running(tmp_path):
-    with demo("--rate", 60, "--data", tmp_path / "demo") as run:
+    with demo("--rate", 25, "--data", tmp_path / "demo") as run:
         run.wait_for("headlines")
         assert "corrected: revenue of " in run.wait_for("corrections")["text"]
         family = run.family()

@@ -151,7 +151,7 @@ def test_a_read_with_the_token_of_a_command_holds_it_through_every_stage(
     options = RunOptions(data=data, bootstrap=our_log.bootstrap_servers, file=FILE)
     with trials_of(f"d{uuid.uuid4().hex[:8]}", our_log, data, monkeypatch) as trials:
         with kept(trials.app, options, spark), trials.load(0.1), ThreadPoolExecutor(4) as pool:
-            found = list(pool.map(trials.trial, VIEWS * 6))
+            found = list(pool.map(trials.trial, VIEWS * 3))
             token = trials.command("filtered", 1)  # nothing of it gets to the second stage
             assert trials.read("second_per_minute", "filtered", [token])[0] == []
         report(found)
