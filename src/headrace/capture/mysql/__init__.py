@@ -8,7 +8,7 @@ the database, `chunks` reads its rows, `statements` and `tables` follow
 its columns, and `stream`, `group` and `source` put everything together.
 """
 
-from headrace.capture.mysql.address import MysqlAddress, SslMode
+from headrace.capture.mysql.address import MysqlAddress
 from headrace.capture.mysql.connection import Connection as MysqlConnection
 from headrace.capture.mysql.connection import ServerError as MysqlServerError
 from headrace.capture.mysql.source import MysqlSource
@@ -19,7 +19,6 @@ __all__ = [
     "MysqlConnection",
     "MysqlServerError",
     "MysqlSource",
-    "SslMode",
     "identifier",
     "literal",
 ]

@@ -4,12 +4,9 @@ Blocking, one thread at a time. What the network or the server's restart does is
 RetriableError; what somebody has to see to is a ConfigError or a `ServerError`.
 """
 
-import select
-import socket
-import ssl
 from collections.abc import Iterator
 
-from headrace.capture.mysql.address import MysqlAddress, SslMode
+from headrace.capture.mysql.address import MysqlAddress
 from headrace.capture.mysql.login import Login
 from headrace.capture.mysql.protocol import (
     Body,
@@ -24,13 +21,13 @@ from headrace.capture.mysql.protocol import (
     read_row,
     ssl_request,
 )
+from headrace.capture.server import ServerSocket, SslMode
 from headrace.errors import ConfigError, CorruptionError, RequestError, RetriableError
 
 __all__ = ["Connection", "Row", "ServerError"]
 
 Row = tuple[str | None, ...]
 
-_RECEIVE_BYTES = 1 << 20
 _LOGIN_BODY_BYTES = 1 << 16
 _WANTED = (
     Capability.LONG_PASSWORD
@@ -75,8 +72,7 @@ class Connection:
     def __init__(self, address: MysqlAddress, password: str = "") -> None:
         self.address = address
         self._packets = Packets(_LOGIN_BODY_BYTES)
-        self._buffer = bytearray(_RECEIVE_BYTES)
-        self._socket: socket.socket = _connected(address)
+        self._socket = ServerSocket(address)
         try:
             self.greeting = self._greeted()
             self._log_in(password)
@@ -84,7 +80,7 @@ class Connection:
             self._socket.close()
             raise
         self._packets.most_body_bytes = Packets().most_body_bytes
-        self._socket.settimeout(None)
+        self._socket.never_time_out()
         try:
             for statement in _PINNED:
                 self.query(statement)
@@ -100,13 +96,7 @@ class Connection:
 
     def close(self) -> None:
         """Says good-bye if that is possible at once."""
-        try:
-            self._socket.settimeout(0.2)
-            self._socket.sendall(packets(_QUIT))
-        except OSError:
-            pass
-        finally:
-            self._socket.close()
+        self._socket.close(good_bye=packets(_QUIT))
 
     @property
     def is_mariadb(self) -> bool:
@@ -124,7 +114,7 @@ class Connection:
 
     def stream_bodies(self, sql: str) -> Iterator[bytes]:
         """The same, as the server has sent them."""
-        self._send(packets(_QUERY + sql.encode()))
+        self._socket.send(packets(_QUERY + sql.encode()))
         first = self._receive()
         if first[0] == _OK:
             return
@@ -160,7 +150,7 @@ class Connection:
 
     def start_stream(self, command: bytes) -> None:
         """Asks for the binary log; from then on the connection belongs to `stream`."""
-        self._send(packets(command))
+        self._socket.send(packets(command))
 
     def stream(self, wait_s: float) -> bytes | None:
         """The next event; None if none came within `wait_s`.
@@ -179,17 +169,9 @@ class Connection:
 
     def wait(self, wait_s: float) -> bool:
         """Whether bytes arrive within `wait_s`."""
-        if isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
-            return True
-        return bool(select.select([self._socket], [], [], max(0.0, wait_s))[0])
+        return self._socket.wait(wait_s)
 
     # --- bytes --------------------------------------------------------------------------------
-
-    def _send(self, data: bytes) -> None:
-        try:
-            self._socket.sendall(data)
-        except OSError as error:
-            raise self._lost(error) from error
 
     def _receive(self) -> bytes:
         while (body := self._packets.next()) is None:
@@ -201,16 +183,7 @@ class Connection:
         return body
 
     def _fill(self) -> None:
-        try:
-            count = self._socket.recv_into(self._buffer)
-        except OSError as error:
-            raise self._lost(error) from error
-        if not count:
-            raise RetriableError(f"{self.address} has closed the connection")
-        self._packets.feed(memoryview(self._buffer)[:count])
-
-    def _lost(self, error: OSError) -> RetriableError:
-        return RetriableError(f"the connection to {self.address} is lost: {error.strerror or error}")
+        self._packets.feed(self._socket.receive())
 
     def _error(self, message: ServerMessage) -> RequestError | RetriableError:
         product = self.product if hasattr(self, "greeting") else "MySQL"
@@ -230,70 +203,26 @@ class Connection:
         capabilities = _WANTED
         if self._is_encrypted_wanted():
             capabilities |= Capability.SSL
-            self._send(packets(ssl_request(capabilities), self._packets.sequence + 1))
-            self._wrap()
+            self._socket.send(packets(ssl_request(capabilities), self._packets.sequence + 1))
+            self._socket.encrypt()
         sequence = self._packets.sequence + (2 if capabilities & Capability.SSL else 1)
         private = bool(capabilities & Capability.SSL or self.address.socket)
         login = Login(self.address.user, password, is_private=private)
         answer = login.begin(self.greeting.plugin, self.greeting.scramble)
         response = handshake_response(capabilities, self.address.user, "", answer, login.plugin)
-        self._send(packets(response, sequence))
+        self._socket.send(packets(response, sequence))
         while not login.is_done:
             told = login.answer(self._receive())
             if told is not None:
-                self._send(packets(told, self._packets.sequence + 1))
+                self._socket.send(packets(told, self._packets.sequence + 1))
 
     def _is_encrypted_wanted(self) -> bool:
-        mode = self.address.sslmode
-        if mode is SslMode.DISABLE or self.address.socket:
+        if self.address.sslmode is SslMode.DISABLE or self.address.socket_path:
             return False
         if self.greeting.capabilities & Capability.SSL:
             return True
-        if mode is not SslMode.PREFER:
-            raise ConfigError(f"{self.address} does not offer TLS, which sslmode={mode} asks for")
+        self._socket.refuse_plain()
         return False
-
-    def _wrap(self) -> None:
-        try:
-            context = _tls(self.address)
-            self._socket = context.wrap_socket(self._socket, server_hostname=self.address.host)
-        except ssl.SSLCertVerificationError as error:
-            raise ConfigError(
-                f"the certificate of {self.address} is not accepted: {error.verify_message}; name the "
-                "authority that signed it with sslrootcert=PATH, and the host as the certificate does"
-            ) from None
-        except OSError as error:
-            raise self._lost(error) from error
-
-
-def _connected(address: MysqlAddress) -> socket.socket:
-    try:
-        if address.socket:
-            opened = socket.socket(socket.AF_UNIX)
-            opened.settimeout(address.connect_timeout_s)
-            opened.connect(address.socket)
-            return opened
-        opened = socket.create_connection((address.host, address.port), address.connect_timeout_s)
-        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        return opened
-    except OSError as error:
-        raise RetriableError(f"{address} cannot be reached: {error.strerror or error}") from error
-
-
-def _tls(address: MysqlAddress) -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    if address.sslrootcert:
-        try:
-            context.load_verify_locations(address.sslrootcert)
-        except OSError as error:
-            raise ConfigError(
-                f"sslrootcert={address.sslrootcert} cannot be read: {error.strerror or error}"
-            ) from None
-    if address.sslmode is not SslMode.VERIFY_FULL:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return context
 
 
 def _as_text(value: bytes | None) -> str | None:

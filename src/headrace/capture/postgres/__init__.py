@@ -7,7 +7,7 @@ socket; `pgoutput` reads changes and `values` their values, `rows` writes them a
 `tables` follows its columns, and `stream` and `source` put everything together.
 """
 
-from headrace.capture.postgres.address import PostgresAddress, SslMode
+from headrace.capture.postgres.address import PostgresAddress
 from headrace.capture.postgres.connection import Connection as PostgresConnection
 from headrace.capture.postgres.connection import ServerError
 from headrace.capture.postgres.source import PostgresSource
@@ -18,7 +18,6 @@ __all__ = [
     "PostgresConnection",
     "PostgresSource",
     "ServerError",
-    "SslMode",
     "identifier",
     "literal",
 ]

@@ -4,13 +4,10 @@ Blocking, one thread at a time. What the network or the server's restart does is
 RetriableError; what somebody has to see to is a ConfigError or a `ServerError`.
 """
 
-import select
-import socket
-import ssl
 import time
 from collections.abc import Iterator
 
-from headrace.capture.postgres.address import PostgresAddress, SslMode
+from headrace.capture.postgres.address import PostgresAddress
 from headrace.capture.postgres.login import Login
 from headrace.capture.postgres.protocol import (
     SSL_REQUEST,
@@ -22,14 +19,14 @@ from headrace.capture.postgres.protocol import (
     startup,
     status_update,
 )
-from headrace.errors import ConfigError, CorruptionError, RequestError, RetriableError
+from headrace.capture.server import ServerSocket, SslMode
+from headrace.errors import CorruptionError, RequestError, RetriableError
 from headrace.kernels import FoundMessages, RowTables, find_answers
 
 __all__ = ["Connection", "Row", "ServerError", "format_lsn", "parse_lsn"]
 
 Row = tuple[str | None, ...]
 
-_RECEIVE_BYTES = 1 << 20
 _LOGIN_BODY_BYTES = 1 << 16
 # So that every value has one text, whatever the database, the role or the server is set to.
 _PINNED = {
@@ -75,8 +72,7 @@ class Connection:
         self.address = address
         self.parameters: dict[str, str] = {}
         self._frames = Frames(_LOGIN_BODY_BYTES)
-        self._buffer = bytearray(_RECEIVE_BYTES)
-        self._socket: socket.socket = _connected(address)
+        self._socket = ServerSocket(address)
         try:
             self._encrypt()
             self._log_in(password, replication)
@@ -84,7 +80,7 @@ class Connection:
             self._socket.close()
             raise
         self._frames.most_body_bytes = Frames().most_body_bytes
-        self._socket.settimeout(None)
+        self._socket.never_time_out()
 
     def __enter__(self) -> "Connection":
         return self
@@ -94,13 +90,7 @@ class Connection:
 
     def close(self) -> None:
         """Says good-bye if that is possible at once."""
-        try:
-            self._socket.settimeout(0.2)
-            self._socket.sendall(frame(b"X"))
-        except OSError:
-            pass
-        finally:
-            self._socket.close()
+        self._socket.close(good_bye=frame(b"X"))
 
     @property
     def server_version(self) -> int:
@@ -112,7 +102,7 @@ class Connection:
 
     def stream_rows(self, sql: str) -> Iterator[tuple[bytes | None, ...]]:
         """The rows of a statement as they arrive, with the bytes of each text; read it to its end."""
-        self._send(frame(b"Q", sql.encode() + b"\0"))
+        self._socket.send(frame(b"Q", sql.encode() + b"\0"))
         refused: ServerMessage | None = None
         while True:
             letter, body = self._receive()
@@ -127,7 +117,7 @@ class Connection:
 
     def answers(self, sql: str) -> tuple[bytes, int, int]:
         """The rows of a statement as messages, one behind the other; how many, and where the last begins."""
-        self._send(frame(b"Q", sql.encode() + b"\0"))
+        self._socket.send(frame(b"Q", sql.encode() + b"\0"))
         refused: ServerMessage | None = None
         parts: list[bytes] = []
         size = count = last = 0
@@ -168,7 +158,7 @@ class Connection:
 
     def copy_out(self, sql: str) -> Iterator[bytes]:
         """The lines of a `COPY … TO STDOUT`, each with its line feed; read it to its end."""
-        self._send(frame(b"Q", sql.encode() + b"\0"))
+        self._socket.send(frame(b"Q", sql.encode() + b"\0"))
         refused: ServerMessage | None = None
         while True:
             letter, body = self._receive()
@@ -185,7 +175,7 @@ class Connection:
 
     def start_replication(self, command: str) -> None:
         """Sends START_REPLICATION; from then on the connection belongs to the stream."""
-        self._send(frame(b"Q", command.encode() + b"\0"))
+        self._socket.send(frame(b"Q", command.encode() + b"\0"))
         refused: ServerMessage | None = None
         while True:
             letter, body = self._receive()
@@ -227,24 +217,16 @@ class Connection:
 
     def confirm(self, received: int, flushed: int, *, ask: bool = False) -> None:
         """Tells the server how far the stream was received, and up to where it may be forgotten."""
-        self._send(status_update(received, flushed, time.time_ns() // 1000, ask=ask))
+        self._socket.send(status_update(received, flushed, time.time_ns() // 1000, ask=ask))
 
     def wait(self, wait_s: float) -> bool:
         """Whether bytes arrive within `wait_s`."""
-        if isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
-            return True
-        return bool(select.select([self._socket], [], [], max(0.0, wait_s))[0])
+        return self._socket.wait(wait_s)
 
     def fileno(self) -> int:
         return self._socket.fileno()
 
     # --- bytes --------------------------------------------------------------------------------
-
-    def _send(self, data: bytes) -> None:
-        try:
-            self._socket.sendall(data)
-        except OSError as error:
-            raise self._lost(error) from error
 
     def _receive(self, but: bytes = b"") -> tuple[bytes, bytes]:
         """The next message; with `but`, nothing, as soon as the next one has that letter and is whole."""
@@ -259,92 +241,34 @@ class Connection:
                 return letter, body
 
     def _fill(self) -> None:
-        try:
-            count = self._socket.recv_into(self._buffer)
-        except OSError as error:
-            raise self._lost(error) from error
-        if not count:
-            raise RetriableError(f"{self.address} has closed the connection")
-        self._frames.feed(memoryview(self._buffer)[:count])
-
-    def _lost(self, error: OSError) -> RetriableError:
-        return RetriableError(f"the connection to {self.address} is lost: {error.strerror or error}")
+        self._frames.feed(self._socket.receive())
 
     # --- login --------------------------------------------------------------------------------
 
     def _encrypt(self) -> None:
-        mode = self.address.sslmode
-        if mode is SslMode.DISABLE or self.address.is_local:
+        if self.address.sslmode is SslMode.DISABLE or self.address.socket_path:
             return
-        self._send(SSL_REQUEST)
-        try:
-            answer = self._socket.recv(1)
-        except OSError as error:
-            raise self._lost(error) from error
-        if not answer:
-            raise RetriableError(f"{self.address} has closed the connection")
-        if answer == b"S":
-            self._wrap()
-        elif mode is not SslMode.PREFER:
-            raise ConfigError(f"{self.address} does not offer TLS, which sslmode={mode} asks for")
-
-    def _wrap(self) -> None:
-        try:
-            context = _tls(self.address)
-            self._socket = context.wrap_socket(self._socket, server_hostname=self.address.host)
-        except ssl.SSLCertVerificationError as error:
-            raise ConfigError(
-                f"the certificate of {self.address} is not accepted: {error.verify_message}; name the "
-                "authority that signed it with sslrootcert=PATH, and the host as the certificate does"
-            ) from None
-        except OSError as error:
-            raise self._lost(error) from error
+        self._socket.send(SSL_REQUEST)
+        if bytes(self._socket.receive(1)) == b"S":
+            self._socket.encrypt()
+        else:
+            self._socket.refuse_plain()
 
     def _log_in(self, password: str, replication: bool) -> None:
         parameters = {"user": self.address.user, "database": self.address.database, **_PINNED}
         if replication:
             parameters["replication"] = "database"
-        self._send(startup(parameters))
-        login = Login(self.address.user, password, encrypted=isinstance(self._socket, ssl.SSLSocket))
+        self._socket.send(startup(parameters))
+        login = Login(self.address.user, password, encrypted=self._socket.is_encrypted)
         while True:
             letter, body = self._receive()
             if letter == b"R":
                 if (answer := login.answer(body)) is not None:
-                    self._send(answer)
+                    self._socket.send(answer)
             elif letter == b"E":
                 raise _error(read_fields(body))
             elif letter == b"Z":
                 return
-
-
-def _connected(address: PostgresAddress) -> socket.socket:
-    try:
-        if address.is_local:
-            opened = socket.socket(socket.AF_UNIX)
-            opened.settimeout(address.connect_timeout_s)
-            opened.connect(address.socket_path)
-            return opened
-        opened = socket.create_connection((address.host, address.port), address.connect_timeout_s)
-        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        return opened
-    except OSError as error:
-        raise RetriableError(f"{address} cannot be reached: {error.strerror or error}") from error
-
-
-def _tls(address: PostgresAddress) -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    if address.sslrootcert:
-        try:
-            context.load_verify_locations(address.sslrootcert)
-        except OSError as error:
-            raise ConfigError(
-                f"sslrootcert={address.sslrootcert} cannot be read: {error.strerror or error}"
-            ) from None
-    if address.sslmode is not SslMode.VERIFY_FULL:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return context
 
 
 def _as_text(value: bytes | None) -> str | None:

@@ -6,9 +6,10 @@ import hmac
 
 import pytest
 
-from headrace.capture.postgres.address import PostgresAddress, SslMode
+from headrace.capture.postgres.address import PostgresAddress
 from headrace.capture.postgres.login import Login
 from headrace.capture.postgres.scram import ScramClient, prepared
+from headrace.capture.server import SslMode
 from headrace.errors import ConfigError, CorruptionError
 
 SECRET = "pencil ü"
