@@ -16,7 +16,7 @@ from pathlib import Path
 from capture_postgres import BAR_OF_SENDER, Measured, RunningCapture, decoded
 
 from headrace.capture.mysql import MysqlAddress, MysqlSource
-from headrace.capture.mysql.connection import Connection as Mysql
+from headrace.capture.mysql.wire.connection import Connection as Mysql
 from headrace.testing.broker import BrokerProcess
 from headrace.testing.kafka import PeerUnavailable
 from headrace.testing.mysql_process import PASSWORD, USER, MysqlProcess

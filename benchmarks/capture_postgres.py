@@ -27,8 +27,8 @@ from headrace.capture import (
 from headrace.capture.change import Item
 from headrace.capture.envelope import Envelope
 from headrace.capture.postgres import PostgresAddress, PostgresSource
-from headrace.capture.postgres.connection import Connection as Postgres
-from headrace.capture.postgres.connection import format_lsn, parse_lsn
+from headrace.capture.postgres.wire.connection import Connection as Postgres
+from headrace.capture.postgres.wire.connection import format_lsn, parse_lsn
 from headrace.client import Connection
 from headrace.testing.broker import BrokerProcess
 from headrace.testing.postgres_process import PASSWORD, PostgresProcess

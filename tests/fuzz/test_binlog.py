@@ -11,7 +11,7 @@ import zlib
 
 import pytest
 
-from headrace.capture.mysql.binlog import (
+from headrace.capture.mysql.decode.binlog import (
     ROW_EVENTS,
     BinlogEvent,
     EventReader,
@@ -22,11 +22,11 @@ from headrace.capture.mysql.binlog import (
     read_rotate,
     read_rows,
 )
-from headrace.capture.mysql.json_binary import json_text
-from headrace.capture.mysql.protocol import Packets, lenenc, read_error, read_greeting, read_row
-from headrace.capture.mysql.rows import LogRows
-from headrace.capture.mysql.table_map import read_table_map
-from headrace.capture.mysql.values import MALFORMED, log_reader
+from headrace.capture.mysql.decode.json_binary import json_text
+from headrace.capture.mysql.decode.rows import LogRows
+from headrace.capture.mysql.decode.table_map import read_table_map
+from headrace.capture.mysql.decode.values import MALFORMED, log_reader
+from headrace.capture.mysql.wire.protocol import Packets, lenenc, read_error, read_greeting, read_row
 from headrace.errors import CorruptionError
 
 MIB = 1 << 20

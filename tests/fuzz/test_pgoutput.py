@@ -10,9 +10,9 @@ import tracemalloc
 
 import pytest
 
-from headrace.capture.postgres.pgoutput import Transactions, read_copy_data
-from headrace.capture.postgres.protocol import Frames, read_fields, read_raw_row
-from headrace.capture.postgres.values import Encoding, Kind, encode
+from headrace.capture.postgres.decode.pgoutput import Transactions, read_copy_data
+from headrace.capture.postgres.decode.values import Encoding, Kind, encode
+from headrace.capture.postgres.wire.protocol import Frames, read_fields, read_raw_row
 from headrace.errors import CorruptionError
 
 MIB = 1 << 20

@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 
 from headrace.capture.change import Change, EncodedChanges
 from headrace.capture.envelope import Envelope
-from headrace.capture.mysql.binlog import RowsEvent
-from headrace.capture.mysql.blocks import AnsweredRows, RowsBlock, log_table, text_table
-from headrace.capture.mysql.column_types import TypeCode as T
-from headrace.capture.mysql.decimals import decimal_bytes
-from headrace.capture.mysql.protocol import lenenc
-from headrace.capture.mysql.rows import LogRows, TextRows
-from headrace.capture.mysql.values import Kind, LoggedColumn, log_reader
+from headrace.capture.mysql.decode.binlog import RowsEvent
+from headrace.capture.mysql.decode.blocks import AnsweredRows, RowsBlock, log_table, text_table
+from headrace.capture.mysql.decode.column_types import TypeCode as T
+from headrace.capture.mysql.decode.decimals import decimal_bytes
+from headrace.capture.mysql.decode.rows import LogRows, TextRows
+from headrace.capture.mysql.decode.values import Kind, LoggedColumn, log_reader
+from headrace.capture.mysql.wire.protocol import lenenc
 from headrace.client.write import RecordBlock
 from headrace.errors import CorruptionError
 from headrace.kernels import LogEvent, RowEncoder, encode_logged, encode_texts, rows

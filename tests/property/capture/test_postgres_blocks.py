@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from headrace.capture.change import Change, EncodedChanges
 from headrace.capture.envelope import Envelope
-from headrace.capture.postgres.blocks import AnsweredRows, MessageBlock, row_table
-from headrace.capture.postgres.pgoutput import Delete, Insert, Update, WalData, read_message
-from headrace.capture.postgres.rows import RowColumn, RowWriter
-from headrace.capture.postgres.values import Encoding, Kind
+from headrace.capture.postgres.decode.blocks import AnsweredRows, MessageBlock, row_table
+from headrace.capture.postgres.decode.pgoutput import Delete, Insert, Update, WalData, read_message
+from headrace.capture.postgres.decode.rows import RowColumn, RowWriter
+from headrace.capture.postgres.decode.values import Encoding, Kind
 from headrace.client.write import RecordBlock
 from headrace.errors import CorruptionError
 from headrace.kernels import RowEncoder, RowTables, rows

@@ -7,11 +7,8 @@ from zlib import crc32
 import orjson
 
 from headrace.capture.change import Column, TableSchema
-from headrace.capture.mysql.charsets import BINARY, decoder
-from headrace.capture.mysql.connection import Connection
-from headrace.capture.mysql.rows import TextRows
-from headrace.capture.mysql.sql import identifier, literal, qualified
-from headrace.capture.mysql.values import Kind
+from headrace.capture.mysql.decode import BINARY, Kind, TextRows, decoder
+from headrace.capture.mysql.wire import Connection, identifier, literal, qualified
 
 __all__ = ["Cascade", "Table", "TableColumn", "read_cascades", "read_charsets", "read_tables"]
 

@@ -13,14 +13,9 @@ from typing import Any, TypeVar
 import orjson
 
 from headrace.capture.change import Change, Position, RowBlock, Transaction
-from headrace.capture.mysql.blocks import AnsweredRows, text_table
 from headrace.capture.mysql.catalog import Table, TableColumn
-from headrace.capture.mysql.connection import Connection, ServerError
-from headrace.capture.mysql.gtid import GtidSet
-from headrace.capture.mysql.protocol import read_row
-from headrace.capture.mysql.rows import TextRows
-from headrace.capture.mysql.sql import identifier, literal
-from headrace.capture.mysql.values import Kind
+from headrace.capture.mysql.decode import AnsweredRows, GtidSet, Kind, TextRows, text_table
+from headrace.capture.mysql.wire import Connection, ServerError, identifier, literal, read_row
 from headrace.capture.source import Chunk
 from headrace.errors import RetriableError
 from headrace.kernels import RowEncoder

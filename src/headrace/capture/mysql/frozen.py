@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from headrace.capture.change import Change, Position, TableSchema
-from headrace.capture.mysql.blocks import AnsweredRows
 from headrace.capture.mysql.chunks import place_of, read_rows, snapshot_end
-from headrace.capture.mysql.connection import Connection
+from headrace.capture.mysql.decode import AnsweredRows
 from headrace.capture.mysql.tables import CapturedTables
+from headrace.capture.mysql.wire import Connection
 from headrace.kernels import RowEncoder
 
 __all__ = ["FrozenDatabase"]

@@ -4,9 +4,18 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from headrace.capture.change import ChangeBlock, Item, Resnapshot
-from headrace.capture.mysql.binlog import ROW_EVENTS, BinlogEvent, EventType, Gtid, read_query, read_rows
-from headrace.capture.mysql.blocks import RowsBlock, source_of_row
-from headrace.capture.mysql.statements import Meaning, read_statement
+from headrace.capture.mysql.decode import (
+    ROW_EVENTS,
+    BinlogEvent,
+    EventType,
+    Gtid,
+    Meaning,
+    RowsBlock,
+    read_query,
+    read_rows,
+    read_statement,
+    source_of_row,
+)
 from headrace.capture.mysql.stream import BinlogStream
 from headrace.capture.mysql.tables import CapturedTables, LoggedTable, touched_by
 from headrace.errors import RetriableError

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.capture.mysql.gtid import GtidSet
+from headrace.capture.mysql.decode import GtidSet
 
 __all__ = ["Server", "is_same_server", "why_not_resumed"]
 

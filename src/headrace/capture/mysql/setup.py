@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from headrace.capture.mysql.catalog import Table
-from headrace.capture.mysql.connection import Connection, ServerError
-from headrace.capture.mysql.sql import identifier, literal
+from headrace.capture.mysql.wire import Connection, ServerError, identifier, literal
 from headrace.capture.source import Lack
 
 __all__ = ["find_lacks", "setting_lacks"]

@@ -21,8 +21,6 @@ from itertools import chain
 from typing import Any
 
 from headrace.capture.change import ChangeBlock, Item, Position, TableSchema, Transaction
-from headrace.capture.mysql.address import MysqlAddress
-from headrace.capture.mysql.binlog import BinlogEvent, EventType, Gtid, read_gtid, read_payload
 from headrace.capture.mysql.catalog import Table, read_tables
 from headrace.capture.mysql.chunks import (
     AwaitedChunk,
@@ -33,14 +31,22 @@ from headrace.capture.mysql.chunks import (
     read_gone,
     snapshot_end,
 )
-from headrace.capture.mysql.connection import Connection, ServerError
+from headrace.capture.mysql.decode import (
+    BinlogEvent,
+    DomainPositions,
+    EventType,
+    Gtid,
+    GtidSet,
+    read_gtid,
+    read_payload,
+)
 from headrace.capture.mysql.frozen import FrozenDatabase
 from headrace.capture.mysql.group import BinlogTransaction
-from headrace.capture.mysql.gtid import DomainPositions, GtidSet
 from headrace.capture.mysql.resuming import Server, is_same_server, why_not_resumed
 from headrace.capture.mysql.setup import find_lacks, setting_lacks
 from headrace.capture.mysql.stream import BinlogStream, file_created
 from headrace.capture.mysql.tables import CapturedTables
+from headrace.capture.mysql.wire import Connection, MysqlAddress, ServerError
 from headrace.capture.source import Chunk, Lack, Lag, SourceChanged
 from headrace.errors import ConfigError, RequestError, RetriableError
 from headrace.kernels import RowEncoder

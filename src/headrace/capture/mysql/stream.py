@@ -7,12 +7,9 @@ ones are counted here.
 
 import time
 
-from headrace.capture.mysql.binlog import BinlogEvent, EventReader, EventType, read_rotate
 from headrace.capture.mysql.chunks import Place, place_of
-from headrace.capture.mysql.connection import Connection
-from headrace.capture.mysql.gtid import GtidSet
-from headrace.capture.mysql.protocol import binlog_dump
-from headrace.capture.mysql.sql import literal
+from headrace.capture.mysql.decode import BinlogEvent, EventReader, EventType, GtidSet, read_rotate
+from headrace.capture.mysql.wire import Connection, binlog_dump, literal
 from headrace.errors import RetriableError
 
 __all__ = ["BinlogStream", "file_created"]

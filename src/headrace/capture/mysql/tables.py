@@ -9,13 +9,23 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from headrace.capture.change import Change, Item, Resnapshot, TableSchema
-from headrace.capture.mysql.blocks import log_table
 from headrace.capture.mysql.catalog import Cascade, Table, read_cascades, read_charsets, read_tables
-from headrace.capture.mysql.connection import Connection
-from headrace.capture.mysql.rows import LogRows
-from headrace.capture.mysql.statements import Meaning, Statement, mentions
-from headrace.capture.mysql.table_map import TableMap, read_table_map, table_id
-from headrace.capture.mysql.values import MALFORMED, Kind, LoggedColumn, kind_of, log_reader
+from headrace.capture.mysql.decode import (
+    MALFORMED,
+    Kind,
+    LoggedColumn,
+    LogRows,
+    Meaning,
+    Statement,
+    TableMap,
+    kind_of,
+    log_reader,
+    log_table,
+    mentions,
+    read_table_map,
+    table_id,
+)
+from headrace.capture.mysql.wire import Connection
 from headrace.capture.source import TablesGone
 from headrace.kernels import LogTable
 

@@ -4,10 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from headrace.capture.change import Column, TableSchema
-from headrace.capture.postgres.connection import Connection
-from headrace.capture.postgres.pgoutput import RelationColumn
-from headrace.capture.postgres.sql import literal, qualified
-from headrace.capture.postgres.values import Encoding, Kind, TypeFacts, encoding_of
+from headrace.capture.postgres.decode import Encoding, Kind, RelationColumn, TypeFacts, encoding_of
+from headrace.capture.postgres.wire import Connection, literal, qualified
 
 __all__ = ["Table", "TableColumn", "Types", "read_tables", "spark_type"]
 

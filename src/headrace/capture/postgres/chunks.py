@@ -8,12 +8,10 @@ from typing import Any, TypeVar
 import orjson
 
 from headrace.capture.change import Change, Position, RowBlock, Transaction
-from headrace.capture.postgres.blocks import AnsweredRows, answered_row
 from headrace.capture.postgres.catalog import Table
-from headrace.capture.postgres.connection import Connection, parse_lsn
-from headrace.capture.postgres.rows import RowWriter
-from headrace.capture.postgres.sql import identifier, literal
+from headrace.capture.postgres.decode import AnsweredRows, RowWriter, answered_row
 from headrace.capture.postgres.visibility import Visibility
+from headrace.capture.postgres.wire import Connection, identifier, literal, parse_lsn
 from headrace.capture.source import Chunk
 from headrace.kernels import RowEncoder
 

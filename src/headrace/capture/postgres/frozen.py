@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from headrace.capture.change import Change, Position, TableSchema
-from headrace.capture.postgres.blocks import AnsweredRows
 from headrace.capture.postgres.chunks import read_rows, rounded_end
-from headrace.capture.postgres.connection import Connection, parse_lsn
+from headrace.capture.postgres.decode import AnsweredRows
 from headrace.capture.postgres.tables import CapturedTables
 from headrace.capture.postgres.visibility import Visibility
+from headrace.capture.postgres.wire import Connection, parse_lsn
 from headrace.kernels import RowEncoder
 
 __all__ = ["FrozenDatabase"]

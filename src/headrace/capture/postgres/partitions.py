@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from headrace.capture.postgres.catalog import Table
-from headrace.capture.postgres.connection import Connection
+from headrace.capture.postgres.wire import Connection
 
 __all__ = ["Mark", "Partition", "mark_of", "read_partitions", "why_read_again"]
 

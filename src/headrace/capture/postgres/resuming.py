@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.capture.postgres.connection import format_lsn, parse_lsn
 from headrace.capture.postgres.setup import Slot
+from headrace.capture.postgres.wire import format_lsn, parse_lsn
 from headrace.errors import ConfigError, RetriableError
 
 __all__ = ["Server", "find_usable", "why_not_resumed"]

@@ -8,8 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from headrace.capture.postgres.catalog import Table
-from headrace.capture.postgres.connection import Connection, parse_lsn
-from headrace.capture.postgres.sql import identifier, literal
+from headrace.capture.postgres.wire import Connection, identifier, literal, parse_lsn
 from headrace.capture.source import Lack
 
 __all__ = [

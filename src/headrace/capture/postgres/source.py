@@ -25,18 +25,15 @@ from typing import Any
 import orjson
 
 from headrace.capture.change import Change, ChangeBlock, Item, Position, TableSchema, Transaction
-from headrace.capture.postgres.address import PostgresAddress
-from headrace.capture.postgres.blocks import MessageBlock
 from headrace.capture.postgres.catalog import Table, Types, read_tables
 from headrace.capture.postgres.chunks import AwaitedChunk, read_chunk, read_gone
-from headrace.capture.postgres.connection import Connection, ServerError, format_lsn, parse_lsn
-from headrace.capture.postgres.frozen import FrozenDatabase
-from headrace.capture.postgres.pgoutput import (
+from headrace.capture.postgres.decode import (
     Begin,
     Commit,
     Delete,
     Insert,
     Message,
+    MessageBlock,
     RelationMessage,
     Transactions,
     Truncate,
@@ -44,6 +41,7 @@ from headrace.capture.postgres.pgoutput import (
     WalData,
     read_message,
 )
+from headrace.capture.postgres.frozen import FrozenDatabase
 from headrace.capture.postgres.resuming import Server, find_usable, why_not_resumed
 from headrace.capture.postgres.setup import (
     Slot,
@@ -54,10 +52,17 @@ from headrace.capture.postgres.setup import (
     find_lacks,
     find_slot,
 )
-from headrace.capture.postgres.sql import literal
 from headrace.capture.postgres.stream import ReplicationStream
 from headrace.capture.postgres.tables import CapturedTables
 from headrace.capture.postgres.visibility import Recent, Visibility
+from headrace.capture.postgres.wire import (
+    Connection,
+    PostgresAddress,
+    ServerError,
+    format_lsn,
+    literal,
+    parse_lsn,
+)
 from headrace.capture.source import Chunk, Lack, Lag, SourceChanged
 from headrace.errors import ConfigError
 from headrace.kernels import RowEncoder

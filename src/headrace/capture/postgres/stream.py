@@ -6,9 +6,8 @@ transaction that commits before it was read: the one to start from next time.
 
 import time
 
-from headrace.capture.postgres.connection import Connection, format_lsn
-from headrace.capture.postgres.pgoutput import Keepalive, WalData, read_copy_data
-from headrace.capture.postgres.sql import identifier, literal
+from headrace.capture.postgres.decode import Keepalive, WalData, read_copy_data
+from headrace.capture.postgres.wire import Connection, format_lsn, identifier, literal
 from headrace.kernels import FoundMessages, RowTables
 
 __all__ = ["ReplicationStream"]

@@ -9,12 +9,10 @@ the catalog, now and then (`survey`). A table under another name stops the captu
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from headrace.capture.change import Item, Resnapshot, TableSchema
-from headrace.capture.postgres.blocks import row_table
 from headrace.capture.postgres.catalog import Table, TableColumn, Types, read_tables
-from headrace.capture.postgres.connection import Connection
+from headrace.capture.postgres.decode import RelationColumn, RelationMessage, RowColumn, RowWriter, row_table
 from headrace.capture.postgres.partitions import Mark, mark_of, read_partitions, why_read_again
-from headrace.capture.postgres.pgoutput import RelationColumn, RelationMessage
-from headrace.capture.postgres.rows import RowColumn, RowWriter
+from headrace.capture.postgres.wire import Connection
 from headrace.capture.source import TablesGone
 from headrace.errors import RequestError
 from headrace.kernels import RowTable, RowTables

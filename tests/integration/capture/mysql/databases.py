@@ -7,7 +7,7 @@ from tests.integration.capture.postgres.following import Follower as AnyFollower
 
 from headrace.capture.mysql import MysqlAddress, MysqlSource
 from headrace.capture.mysql.chunks import Place, log_end, place_of
-from headrace.capture.mysql.connection import Connection
+from headrace.capture.mysql.wire.connection import Connection
 from headrace.testing.mysql_process import PASSWORD, MysqlProcess
 
 

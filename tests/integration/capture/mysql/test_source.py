@@ -9,7 +9,7 @@ from tests.integration.capture.postgres.following import Folded
 
 from headrace.capture import CaptureSpec, SourceChanged, open_source
 from headrace.capture.mysql import MysqlAddress, MysqlSource
-from headrace.capture.mysql.connection import Connection, ServerError
+from headrace.capture.mysql.wire.connection import Connection, ServerError
 from headrace.errors import ConfigError, RequestError, RetriableError
 from headrace.testing.mysql_process import PASSWORD
 

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable
 
-from headrace.capture.mysql.connection import Connection, ServerError
+from headrace.capture.mysql.wire.connection import Connection, ServerError
 
 TABLES = ("accounts", "notes", "pairs")
 SETUP = (

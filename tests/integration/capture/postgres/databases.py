@@ -7,7 +7,7 @@ import orjson
 
 from headrace.capture.postgres import PostgresAddress, PostgresSource
 from headrace.capture.postgres.chunks import rounded_end
-from headrace.capture.postgres.connection import Connection, parse_lsn
+from headrace.capture.postgres.wire.connection import Connection, parse_lsn
 from headrace.testing.postgres_process import PASSWORD, PostgresProcess
 
 

@@ -7,7 +7,7 @@ import pytest
 from tests.integration.capture.postgres.conftest import started
 
 from headrace.capture.postgres import PostgresAddress
-from headrace.capture.postgres.connection import Connection
+from headrace.capture.postgres.wire.connection import Connection
 from headrace.errors import ConfigError
 from headrace.testing.postgres_process import PASSWORD, find_versions
 

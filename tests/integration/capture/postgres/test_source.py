@@ -7,7 +7,7 @@ from tests.integration.capture.postgres.following import Folded, Follower
 
 from headrace.capture import CaptureSpec, SourceChanged, open_source
 from headrace.capture.postgres import PostgresAddress, PostgresSource
-from headrace.capture.postgres.connection import Connection, ServerError
+from headrace.capture.postgres.wire.connection import Connection, ServerError
 from headrace.errors import ConfigError, HeadraceError, RequestError, RetriableError
 from headrace.testing.postgres_process import PASSWORD
 

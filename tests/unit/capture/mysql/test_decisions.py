@@ -6,13 +6,13 @@ from hypothesis import strategies as st
 
 from headrace.capture.mysql import MysqlAddress
 from headrace.capture.mysql.catalog import TableColumn
-from headrace.capture.mysql.charsets import decoder
-from headrace.capture.mysql.decimals import read_decimal
-from headrace.capture.mysql.gtid import DomainPositions, GtidSet
-from headrace.capture.mysql.json_binary import number_text
+from headrace.capture.mysql.decode.charsets import decoder
+from headrace.capture.mysql.decode.decimals import read_decimal
+from headrace.capture.mysql.decode.gtid import DomainPositions, GtidSet
+from headrace.capture.mysql.decode.json_binary import number_text
+from headrace.capture.mysql.decode.statements import Meaning, mentions, read_statement
+from headrace.capture.mysql.decode.values import Kind
 from headrace.capture.mysql.resuming import Server, why_not_resumed
-from headrace.capture.mysql.statements import Meaning, mentions, read_statement
-from headrace.capture.mysql.values import Kind
 from headrace.errors import ConfigError, RequestError
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"

@@ -6,9 +6,9 @@ import secrets
 
 import pytest
 
-from headrace.capture.mysql.login import Login, native_answer, sha2_answer
-from headrace.capture.mysql.protocol import Packets, packets, read_greeting
-from headrace.capture.mysql.rsa import encrypt, read_public_key
+from headrace.capture.mysql.wire.login import Login, native_answer, sha2_answer
+from headrace.capture.mysql.wire.protocol import Packets, packets, read_greeting
+from headrace.capture.mysql.wire.rsa import encrypt, read_public_key
 from headrace.errors import ConfigError, CorruptionError
 
 SCRAMBLE = bytes(range(1, 21))

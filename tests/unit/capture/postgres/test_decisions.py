@@ -5,14 +5,14 @@ import pytest
 
 from headrace.capture import Change, Resnapshot
 from headrace.capture.postgres.chunks import rounded_end
-from headrace.capture.postgres.pgoutput import UNCHANGED, Delete, Insert, Update
-from headrace.capture.postgres.protocol import Frames, frame
+from headrace.capture.postgres.decode.pgoutput import UNCHANGED, Delete, Insert, Update
+from headrace.capture.postgres.decode.rows import RowColumn, RowWriter
+from headrace.capture.postgres.decode.values import Encoding, Kind
 from headrace.capture.postgres.resuming import Server, find_usable, why_not_resumed
-from headrace.capture.postgres.rows import RowColumn, RowWriter
 from headrace.capture.postgres.setup import Slot
-from headrace.capture.postgres.sql import identifier, literal
-from headrace.capture.postgres.values import Encoding, Kind
 from headrace.capture.postgres.visibility import Recent, Visibility
+from headrace.capture.postgres.wire.protocol import Frames, frame
+from headrace.capture.postgres.wire.sql import identifier, literal
 from headrace.errors import ConfigError, CorruptionError, RetriableError
 
 # --- snapshots ------------------------------------------------------------------------------------

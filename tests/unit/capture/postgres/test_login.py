@@ -6,9 +6,9 @@ import hmac
 
 import pytest
 
-from headrace.capture.postgres.address import PostgresAddress
-from headrace.capture.postgres.login import Login
-from headrace.capture.postgres.scram import ScramClient, prepared
+from headrace.capture.postgres.wire.address import PostgresAddress
+from headrace.capture.postgres.wire.login import Login
+from headrace.capture.postgres.wire.scram import ScramClient, prepared
 from headrace.capture.server import SslMode
 from headrace.errors import ConfigError, CorruptionError
 

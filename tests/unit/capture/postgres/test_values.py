@@ -4,7 +4,7 @@ import orjson
 import pytest
 
 from headrace.capture.postgres.catalog import spark_type
-from headrace.capture.postgres.values import TYPES, Encoding, Kind, TypeFacts, encode, encoding_of
+from headrace.capture.postgres.decode.values import TYPES, Encoding, Kind, TypeFacts, encode, encoding_of
 from headrace.errors import CorruptionError
 
 FACTS = {

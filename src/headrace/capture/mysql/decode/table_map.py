@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from headrace.capture.mysql.charsets import BINARY, decoder
-from headrace.capture.mysql.column_types import type_code
-from headrace.capture.mysql.protocol import Body
-from headrace.capture.mysql.values import LoggedColumn
+from headrace.capture.mysql.decode.charsets import BINARY, decoder
+from headrace.capture.mysql.decode.column_types import type_code
+from headrace.capture.mysql.decode.values import LoggedColumn
+from headrace.capture.mysql.wire import Body
 
 __all__ = ["TableMap", "read_table_map", "table_id"]
 

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 import orjson
 
 from headrace.capture.change import Change
-from headrace.capture.mysql.binlog import RowsEvent
-from headrace.capture.mysql.values import MALFORMED, Kind, Reader, text_encoder
+from headrace.capture.mysql.decode.binlog import RowsEvent
+from headrace.capture.mysql.decode.values import MALFORMED, Kind, Reader, text_encoder
 from headrace.errors import CorruptionError
 
 __all__ = ["LogRows", "TextRows"]

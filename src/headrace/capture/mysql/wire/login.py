@@ -8,8 +8,8 @@ or encrypted for its public RSA key, and never in clear.
 import hashlib
 import secrets
 
-from headrace.capture.mysql.protocol import Body
-from headrace.capture.mysql.rsa import encrypt, read_public_key
+from headrace.capture.mysql.wire.protocol import Body
+from headrace.capture.mysql.wire.rsa import encrypt, read_public_key
 from headrace.errors import ConfigError
 
 __all__ = ["Login", "native_answer", "sha2_answer"]

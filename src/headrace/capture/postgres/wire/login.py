@@ -7,8 +7,8 @@ is answered too. A password in clear is sent within TLS only.
 import hashlib
 import secrets
 
-from headrace.capture.postgres.protocol import Body, frame
-from headrace.capture.postgres.scram import MECHANISM, ScramClient
+from headrace.capture.postgres.wire.protocol import Body, frame
+from headrace.capture.postgres.wire.scram import MECHANISM, ScramClient
 from headrace.errors import ConfigError, CorruptionError
 
 __all__ = ["Login"]

@@ -10,7 +10,7 @@ import json
 import struct
 from collections.abc import Iterator
 
-from headrace.capture.mysql.decimals import read_decimal
+from headrace.capture.mysql.decode.decimals import read_decimal
 from headrace.errors import CorruptionError
 
 __all__ = ["json_text", "number_text"]

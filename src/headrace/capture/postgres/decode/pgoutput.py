@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from headrace.capture.postgres.protocol import Body
+from headrace.capture.postgres.wire import Body
 from headrace.errors import CorruptionError
 
 __all__ = [

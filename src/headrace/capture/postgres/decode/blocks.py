@@ -11,10 +11,10 @@ import orjson
 
 from headrace.capture.change import Change, ChangeBlock, EncodedChanges, Item, RowBlock
 from headrace.capture.envelope import Envelope
-from headrace.capture.postgres.pgoutput import Row, WalData, read_copy_data
-from headrace.capture.postgres.protocol import Frames, read_raw_row
-from headrace.capture.postgres.rows import RowWriter
-from headrace.capture.postgres.values import Kind
+from headrace.capture.postgres.decode.pgoutput import Row, WalData, read_copy_data
+from headrace.capture.postgres.decode.rows import RowWriter
+from headrace.capture.postgres.decode.values import Kind
+from headrace.capture.postgres.wire import Frames, read_raw_row
 from headrace.errors import CorruptionError
 from headrace.kernels import (
     FoundMessages,

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import cramjam
 
-from headrace.capture.mysql.protocol import Body
+from headrace.capture.mysql.wire import Body
 from headrace.errors import CorruptionError
 
 __all__ = [

@@ -7,8 +7,8 @@ from zlib import crc32
 import orjson
 
 from headrace.capture.change import Change, Item, Resnapshot
-from headrace.capture.postgres.pgoutput import UNCHANGED, Delete, Insert, Row, Unchanged, Update
-from headrace.capture.postgres.values import MALFORMED, Encoding, encoder
+from headrace.capture.postgres.decode.pgoutput import UNCHANGED, Delete, Insert, Row, Unchanged, Update
+from headrace.capture.postgres.decode.values import MALFORMED, Encoding, encoder
 from headrace.errors import CorruptionError
 
 __all__ = ["RowColumn", "RowWriter"]

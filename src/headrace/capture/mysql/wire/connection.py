@@ -6,9 +6,9 @@ RetriableError; what somebody has to see to is a ConfigError or a `ServerError`.
 
 from collections.abc import Iterator
 
-from headrace.capture.mysql.address import MysqlAddress
-from headrace.capture.mysql.login import Login
-from headrace.capture.mysql.protocol import (
+from headrace.capture.mysql.wire.address import MysqlAddress
+from headrace.capture.mysql.wire.login import Login
+from headrace.capture.mysql.wire.protocol import (
     Body,
     Capability,
     Greeting,

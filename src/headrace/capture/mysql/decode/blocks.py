@@ -14,13 +14,13 @@ import orjson
 
 from headrace.capture.change import Change, ChangeBlock, EncodedChanges, RowBlock
 from headrace.capture.envelope import Envelope
-from headrace.capture.mysql.binlog import RowsEvent
-from headrace.capture.mysql.charsets import BINARY, extends_ascii, is_utf8, upper_letters
-from headrace.capture.mysql.column_types import BLOBS, INTEGER_BYTES, STRINGS, TypeCode, type_code
-from headrace.capture.mysql.decimals import decimal_bytes
-from headrace.capture.mysql.protocol import read_row
-from headrace.capture.mysql.rows import LogRows, TextRows
-from headrace.capture.mysql.values import Kind, LoggedColumn
+from headrace.capture.mysql.decode.binlog import RowsEvent
+from headrace.capture.mysql.decode.charsets import BINARY, extends_ascii, is_utf8, upper_letters
+from headrace.capture.mysql.decode.column_types import BLOBS, INTEGER_BYTES, STRINGS, TypeCode, type_code
+from headrace.capture.mysql.decode.decimals import decimal_bytes
+from headrace.capture.mysql.decode.rows import LogRows, TextRows
+from headrace.capture.mysql.decode.values import Kind, LoggedColumn
+from headrace.capture.mysql.wire import read_row
 from headrace.kernels import (
     LogColumnLayout,
     LogEvent,

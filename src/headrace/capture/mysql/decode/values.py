@@ -17,11 +17,11 @@ from functools import lru_cache
 
 import orjson
 
-from headrace.capture.mysql.charsets import BINARY, decoder
-from headrace.capture.mysql.column_types import BLOBS, INTEGER_BYTES, STRINGS, type_code
-from headrace.capture.mysql.column_types import TypeCode as T
-from headrace.capture.mysql.decimals import decimal_bytes, read_decimal
-from headrace.capture.mysql.json_binary import json_text
+from headrace.capture.mysql.decode.charsets import BINARY, decoder
+from headrace.capture.mysql.decode.column_types import BLOBS, INTEGER_BYTES, STRINGS, type_code
+from headrace.capture.mysql.decode.column_types import TypeCode as T
+from headrace.capture.mysql.decode.decimals import decimal_bytes, read_decimal
+from headrace.capture.mysql.decode.json_binary import json_text
 
 __all__ = [
     "MALFORMED",

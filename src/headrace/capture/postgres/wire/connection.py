@@ -7,9 +7,9 @@ RetriableError; what somebody has to see to is a ConfigError or a `ServerError`.
 import time
 from collections.abc import Iterator
 
-from headrace.capture.postgres.address import PostgresAddress
-from headrace.capture.postgres.login import Login
-from headrace.capture.postgres.protocol import (
+from headrace.capture.postgres.wire.address import PostgresAddress
+from headrace.capture.postgres.wire.login import Login
+from headrace.capture.postgres.wire.protocol import (
     SSL_REQUEST,
     Frames,
     ServerMessage,
