@@ -26,7 +26,8 @@ def open_store(
     """The store that a URL names; raises ConfigError if there is no such kind or it cannot be opened.
 
     `sqlite:///relative.db` and `sqlite:////absolute.db` are files, and `parquet:///folder`
-    is a folder. `postgresql://user:password@host:port/database` is what libpq takes.
+    is a folder. `postgresql://…` is what libpq takes, or has `password=env:NAME` or
+    `file:PATH`, which is read by each process that connects.
     `topic://name` is a topic, `topic://prefix*` one for each view, on the log that
     `bootstrap` or `connection` names, unless the URL does (`?bootstrap=host:port`, without
     login; also `partitions=3`, `compacted=true`). `memory://name` is shared by everything in

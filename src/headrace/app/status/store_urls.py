@@ -5,6 +5,8 @@ from hashlib import sha256
 from pathlib import Path
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
+from headrace.secret_references import is_reference
+
 __all__ = ["absolute_url", "password_variable", "passwords", "with_password", "without_password"]
 
 _WITH_PASSWORD = ("postgresql", "postgres")
@@ -14,15 +16,18 @@ _SECRET = ("password", "sslpassword")
 
 
 def without_password(url: str) -> tuple[str, str | None]:
-    """The URL without secrets, and the password that was in it, if there was one."""
+    """The URL without secrets, and the password that was in it, if there was one.
+
+    A reference to a password (`password=env:NAME`) is none, and stays.
+    """
     parts = urlsplit(url)
     if parts.scheme not in _WITH_PASSWORD:
         return url, None
     account, at, place = parts.netloc.rpartition("@")
     user, _, password = account.partition(":")
     given = parse_qsl(parts.query, keep_blank_values=True)
-    asked = dict(given).get("password")
-    kept = urlencode([each for each in given if each[0].lower() not in _SECRET])
+    asked = next((value for name, value in given if name == "password" and not is_reference(value)), None)
+    kept = urlencode([each for each in given if each[0].lower() not in _SECRET or is_reference(each[1])])
     shown = urlunsplit((parts.scheme, user + at + place, parts.path, kept, ""))
     return shown, unquote(password) or asked or None
 

@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import psycopg
 from psycopg import errors
 
 from headrace.errors import ConfigError, DiskError, HeadraceError, RequestError, RetriableError
+from headrace.secret_references import is_reference, resolve
 
 __all__ = ["Connection", "connect", "explained", "without_password"]
 
@@ -22,14 +23,26 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 
 
 def connect(url: str) -> Connection:
-    """A connection on which values look as we write them; raises ConfigError if the server is too old."""
-    connection = psycopg.connect(url, autocommit=False, application_name="headrace-views")
+    """A connection on which values look as we write them.
+
+    `password=env:NAME` or `file:PATH` in the URL is resolved here, by the process that connects.
+    Raises ConfigError if it leads nowhere, or the server is too old.
+    """
+    connection = psycopg.connect(
+        url, password=_password(url), autocommit=False, application_name="headrace-views"
+    )
     if connection.info.server_version < _OLDEST_VERSION:
         connection.close()
         raise ConfigError(f"{without_password(url)} is older than PostgreSQL 15; views need 15 or newer")
     connection.execute(_SETTINGS)
     connection.commit()
     return connection
+
+
+def _password(url: str) -> str | None:
+    """What a reference in the URL leads to; None leaves the password to libpq."""
+    asked = dict(parse_qsl(urlsplit(url).query)).get("password", "")
+    return resolve(asked, f"the password of {without_password(url)}") if is_reference(asked) else None
 
 
 _RETRIABLE = (
@@ -70,6 +83,7 @@ def _ours(error: psycopg.Error, name: str) -> HeadraceError:
 
 
 def without_password(url: str) -> str:
+    """What messages call the database: where it is, without user and options."""
     parts = urlsplit(url)
-    host = parts.hostname or parts.query or "local"
-    return f"postgresql://{host}{f':{parts.port}' if parts.port else ''}{parts.path}"
+    place = parts.netloc.rpartition("@")[2] or dict(parse_qsl(parts.query)).get("host") or "local"
+    return f"postgresql://{place}{parts.path}"

@@ -14,6 +14,16 @@ from headrace.app.status.store_urls import absolute_url, with_password, without_
         ("postgresql://me@db/shop?sslmode=require", "postgresql://me@db/shop?sslmode=require", None),
         ("postgres://db/shop?user=me&password=p", "postgres://db/shop?user=me", "p"),
         ("postgresql://me:a:b@h1:1,h2:2/shop?sslpassword=x", "postgresql://me@h1:1,h2:2/shop", "a:b"),
+        (
+            "postgresql://me@db/shop?password=env%3APGPASSWORD",
+            "postgresql://me@db/shop?password=env%3APGPASSWORD",
+            None,
+        ),
+        (
+            "postgresql://me@db/shop?sslpassword=x&password=file:/p",
+            "postgresql://me@db/shop?password=file%3A%2Fp",
+            None,
+        ),
         ("sqlite:////data/views.db", "sqlite:////data/views.db", None),
         ("topic://shop.*", "topic://shop.*", None),
     ],
