@@ -17,8 +17,8 @@ from headrace.app.status.description import (
     ViewDescription,
     write_description,
 )
-from headrace.streams.engine.state_files import BucketFiles
-from headrace.streams.engine.state_log import Head
+from headrace.streams.engine.state.files import BucketFiles
+from headrace.streams.engine.state.log import Head
 
 VIEW, FOLDER = "per_region", "dataflows/per_region/checkpoint/stages"
 OPERATORS = (

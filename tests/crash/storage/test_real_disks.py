@@ -23,8 +23,8 @@ from headrace.errors import DiskError
 from headrace.storage import PartitionLog, TopicConfig
 from headrace.streams.engine.messages import BlobKind
 from headrace.streams.engine.spill import SpillFiles
-from headrace.streams.engine.state_files import BucketFiles
-from headrace.streams.engine.state_log import Head
+from headrace.streams.engine.state.files import BucketFiles
+from headrace.streams.engine.state.log import Head
 from headrace.testing.batches import batch, read_all
 from headrace.views import ViewBatch, ViewSchema, open_store
 

@@ -27,13 +27,11 @@ from headrace.streams.dataflow.packing import (
     wide_schema,
 )
 from headrace.streams.dataflow.stage import advance_graph_task
-from headrace.streams.engine.checkpoint_records import CheckpointRecords, recorded
 from headrace.streams.engine.messages import IN_SCHEMA, Message, read_messages
 from headrace.streams.engine.projection import Step, project_producers
 from headrace.streams.engine.query import ADAPTIVE
 from headrace.streams.engine.spill import SpillFiles
-from headrace.streams.engine.state_files import StateInFolders
-from headrace.streams.engine.state_log import BucketStates
+from headrace.streams.engine.state import BucketStates, CheckpointRecords, StateInFolders, recorded
 from headrace.streams.feed.feed import feed_source
 from headrace.streams.feed.options import FeedOptions
 

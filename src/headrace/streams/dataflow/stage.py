@@ -9,7 +9,7 @@ from headrace.streams.dataflow.step import StageBatch, StageOperators, advance_s
 from headrace.streams.engine.messages import ALL_VIEWS, BlobKind, Message, to_batch
 from headrace.streams.engine.spill import SpillFiles
 from headrace.streams.engine.stage import batch_number, by_bucket
-from headrace.streams.engine.state_log import BucketCopies, BucketLog, BucketStates, append, load
+from headrace.streams.engine.state import BucketCopies, BucketLog, BucketStates, append, load
 
 __all__ = ["advance_graph_bucket", "advance_graph_task"]
 

@@ -18,12 +18,6 @@ if TYPE_CHECKING:
     from headrace.streams.engine.bucket_step import BucketBatch as BucketBatch
     from headrace.streams.engine.bucket_step import advance_bucket as advance_bucket
     from headrace.streams.engine.bucket_step import batch_summary as batch_summary
-    from headrace.streams.engine.checkpoint_records import MANIFEST as MANIFEST
-    from headrace.streams.engine.checkpoint_records import CheckpointRecord as CheckpointRecord
-    from headrace.streams.engine.checkpoint_records import CheckpointRecords as CheckpointRecords
-    from headrace.streams.engine.checkpoint_records import StateAtUrl as StateAtUrl
-    from headrace.streams.engine.checkpoint_records import newest_record as newest_record
-    from headrace.streams.engine.checkpoint_records import restore as restore
     from headrace.streams.engine.heartbeats import heartbeat_of as heartbeat_of
     from headrace.streams.engine.messages import ALL_VIEWS as ALL_VIEWS
     from headrace.streams.engine.messages import BlobKind as BlobKind
@@ -53,21 +47,26 @@ if TYPE_CHECKING:
     from headrace.streams.engine.query import start_stream as start_stream
     from headrace.streams.engine.replay import replayed_results as replayed_results
     from headrace.streams.engine.replay import replayed_rows as replayed_rows
-    from headrace.streams.engine.rescaling import Keys as Keys
-    from headrace.streams.engine.rescaling import rescale as rescale
     from headrace.streams.engine.spill import SpillFiles as SpillFiles
-    from headrace.streams.engine.state_files import BucketFiles as BucketFiles
-    from headrace.streams.engine.state_log import BucketCopy as BucketCopy
-    from headrace.streams.engine.state_log import StoredState as StoredState
-    from headrace.streams.engine.state_report import HeldState as HeldState
-    from headrace.streams.engine.state_report import read_buckets as read_buckets
+    from headrace.streams.engine.state import MANIFEST as MANIFEST
+    from headrace.streams.engine.state import BucketCopy as BucketCopy
+    from headrace.streams.engine.state import BucketFiles as BucketFiles
+    from headrace.streams.engine.state import CheckpointRecord as CheckpointRecord
+    from headrace.streams.engine.state import CheckpointRecords as CheckpointRecords
+    from headrace.streams.engine.state import HeldState as HeldState
+    from headrace.streams.engine.state import Keys as Keys
+    from headrace.streams.engine.state import StateAtUrl as StateAtUrl
+    from headrace.streams.engine.state import StoredState as StoredState
+    from headrace.streams.engine.state import newest_record as newest_record
+    from headrace.streams.engine.state import read_buckets as read_buckets
+    from headrace.streams.engine.state import rescale as rescale
+    from headrace.streams.engine.state import restore as restore
     from headrace.streams.engine.step_description import describe_step as describe_step
     from headrace.streams.engine.step_description import step_in_words as step_in_words
 
 __getattr__, __dir__, __all__ = lazily(
     __name__,
     {
-        "checkpoint_records": "CheckpointRecord CheckpointRecords MANIFEST StateAtUrl newest_record restore",
         "bucket_step": "BucketBatch advance_bucket batch_summary",
         "heartbeats": "heartbeat_of",
         "messages": (
@@ -78,11 +77,11 @@ __getattr__, __dir__, __all__ = lazily(
         "projection": "Select Step Where WithColumns columns_after plain_step project projected_fields",
         "query": "StreamQuery start_stream",
         "replay": "replayed_results replayed_rows",
-        "rescaling": "Keys rescale",
         "spill": "SpillFiles",
-        "state_files": "BucketFiles",
-        "state_log": "BucketCopy StoredState",
-        "state_report": "HeldState read_buckets",
+        "state": (
+            "BucketCopy BucketFiles CheckpointRecord CheckpointRecords HeldState Keys MANIFEST StateAtUrl "
+            "StoredState newest_record read_buckets rescale restore"
+        ),
         "step_description": "describe_step step_in_words",
     },
 )

@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 
 from headrace.streams.engine.messages import BlobKind, Outgoing, decode_json, encode_json, encode_table
 from headrace.streams.engine.plan import StreamPlan
-from headrace.streams.engine.state_log import BucketCopy
+from headrace.streams.engine.state import BucketCopy
 from headrace.streams.event_time import NO_WATERMARK, Mark, operator_watermark
 from headrace.streams.operators import Advance, unpack
 

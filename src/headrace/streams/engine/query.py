@@ -10,7 +10,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name PySpark's users know
 from pyspark.sql.streaming.query import StreamingQuery
 
-from headrace.streams.engine.checkpoint_records import CheckpointRecords, recorded
 from headrace.streams.engine.heartbeats import heartbeat_of
 from headrace.streams.engine.messages import IN_SCHEMA, OUT_SCHEMA, Outgoing, read_outgoing
 from headrace.streams.engine.packers import FusedPacker, RowPacker, pack_projected
@@ -18,8 +17,7 @@ from headrace.streams.engine.plan import StreamPlan
 from headrace.streams.engine.projection import Step, project, projected_fields
 from headrace.streams.engine.spill import SpillFiles
 from headrace.streams.engine.stage import TaskSink, advance_task
-from headrace.streams.engine.state_files import StateInFolders
-from headrace.streams.engine.state_log import BucketStates
+from headrace.streams.engine.state import BucketStates, CheckpointRecords, StateInFolders, recorded
 from headrace.streams.feed.feed import Packer, feed_source
 from headrace.streams.feed.options import FeedOptions
 

@@ -22,7 +22,7 @@ from headrace.streams.engine.messages import (
 )
 from headrace.streams.engine.plan import StreamPlan
 from headrace.streams.engine.spill import SpillFiles
-from headrace.streams.engine.state_log import BucketCopies, BucketLog, BucketStates, append, load
+from headrace.streams.engine.state import BucketCopies, BucketLog, BucketStates, append, load
 from headrace.streams.event_time import NO_WATERMARK
 
 __all__ = ["TaskSink", "advance", "advance_task", "batch_number", "by_bucket"]

@@ -21,8 +21,8 @@ from tests.property.streams.joins.histories import add, rows_of, table_of
 from headrace.streams.dataflow.stage import advance_graph_bucket
 from headrace.streams.dataflow.step import StageBatch, StageOperators, producer_messages
 from headrace.streams.engine.messages import ALL_VIEWS, BlobKind, Message, decode_table, encode_json
-from headrace.streams.engine.rescaling import rescale
-from headrace.streams.engine.state_files import BucketFiles
+from headrace.streams.engine.state.files import BucketFiles
+from headrace.streams.engine.state.rescaling import rescale
 from headrace.streams.event_time import Mark, PartitionTime
 from headrace.streams.operators.operator import stamp_fields
 

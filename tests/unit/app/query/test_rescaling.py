@@ -14,8 +14,8 @@ from headrace.app.query.manifest import Manifest
 from headrace.app.query.rescaling import state_of_stream, with_buckets
 from headrace.streams import NO_WATERMARK
 from headrace.streams.engine import BucketFiles, rescale
-from headrace.streams.engine.rescaling import overlapping
-from headrace.streams.engine.state_log import append, load
+from headrace.streams.engine.state.log import append, load
+from headrace.streams.engine.state.rescaling import overlapping
 from headrace.streams.operators import buckets as buckets_of
 
 QUERY, ROWS = "q", 500

@@ -9,7 +9,7 @@ from headrace.streams.dataflow import Edge, Graph, Node, StageBatch, TopicSource
 from headrace.streams.dataflow.stage import advance_graph_bucket
 from headrace.streams.engine import BlobKind, Message
 from headrace.streams.engine.messages import encode_json, encode_table
-from headrace.streams.engine.state_files import BucketFiles
+from headrace.streams.engine.state.files import BucketFiles
 from headrace.streams.event_time import NO_WATERMARK, Mark, PartitionTime
 from headrace.streams.operators import WEIGHT, StreamJoin, WindowOperator, agg, session, tumbling
 from headrace.streams.operators.operator import stamp_fields

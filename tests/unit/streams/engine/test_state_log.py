@@ -11,8 +11,8 @@ from crc32c import crc32c
 
 from headrace.crash_points import STATE_POINTS, watch
 from headrace.errors import CorruptionError
-from headrace.streams.engine.state_files import BucketFiles
-from headrace.streams.engine.state_log import append, load
+from headrace.streams.engine.state.files import BucketFiles
+from headrace.streams.engine.state.log import append, load
 from headrace.streams.event_time import NO_WATERMARK
 from headrace.streams.operators import WindowOperator, agg, tumbling
 

@@ -6,7 +6,8 @@ import pytest
 
 from headrace.errors import CorruptionError, FencedError
 from headrace.objects import open_objects
-from headrace.streams.engine.checkpoint_records import (
+from headrace.streams.engine.messages import BlobKind, decode_json
+from headrace.streams.engine.state.checkpoint_records import (
     CheckpointRecord,
     CheckpointRecords,
     StateAtUrl,
@@ -14,8 +15,7 @@ from headrace.streams.engine.checkpoint_records import (
     recorded,
     restore,
 )
-from headrace.streams.engine.messages import BlobKind, decode_json
-from headrace.streams.engine.state_log import append, load
+from headrace.streams.engine.state.log import append, load
 
 FOLDER = "checkpoints/queries/orders"
 

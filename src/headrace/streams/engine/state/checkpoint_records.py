@@ -30,7 +30,7 @@ from headrace.crash_points import reached
 from headrace.errors import CorruptionError
 from headrace.objects import Objects, open_objects
 from headrace.streams.engine.messages import BlobKind, decode_json
-from headrace.streams.engine.state_objects import BucketObjects, bucket_name, state_folder
+from headrace.streams.engine.state.objects import BucketObjects, bucket_name, state_folder
 
 __all__ = [
     "MANIFEST",

@@ -15,8 +15,8 @@ from headrace.crash_points import reached
 from headrace.errors import CorruptionError
 from headrace.objects import Objects
 from headrace.streams.engine.messages import encode_json
-from headrace.streams.engine.state_entries import decode_entry, encode_entry, whose
-from headrace.streams.engine.state_log import Head
+from headrace.streams.engine.state.entries import decode_entry, encode_entry, whose
+from headrace.streams.engine.state.log import Head
 
 __all__ = ["BucketObjects", "bucket_name", "state_folder"]
 

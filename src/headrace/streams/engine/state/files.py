@@ -16,14 +16,14 @@ from crc32c import crc32c
 
 from headrace.crash_points import reached
 from headrace.errors import CorruptionError, DiskError
-from headrace.streams.engine.state_entries import (
+from headrace.streams.engine.state.entries import (
     START_BYTES,
     decode_head,
     encode_entry,
     head_bytes,
     whose,
 )
-from headrace.streams.engine.state_log import Head
+from headrace.streams.engine.state.log import Head
 
 __all__ = ["BucketFiles", "StateInFolders"]
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.errors import CorruptionError
-from headrace.streams.engine.state_files import BucketFiles
-from headrace.streams.engine.state_log import Head
+from headrace.streams.engine.state.files import BucketFiles
+from headrace.streams.engine.state.log import Head
 
 __all__ = ["BucketState", "HeldState", "InputRows", "read_buckets"]
 

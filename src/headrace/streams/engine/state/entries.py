@@ -12,7 +12,7 @@ from typing import Any
 
 from crc32c import crc32c
 
-from headrace.streams.engine.state_log import Head
+from headrace.streams.engine.state.log import Head
 
 __all__ = ["START_BYTES", "decode_entry", "decode_head", "encode_entry", "head_bytes", "whose"]
 

@@ -7,7 +7,7 @@ from neighbours; and of each of them its operators know which part of their stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 
-from headrace.streams.engine.state_log import BucketCopy, BucketLog, StoredState, append, load
+from headrace.streams.engine.state.log import BucketCopy, BucketLog, StoredState, append, load
 from headrace.streams.operators import part_of_snapshot
 
 __all__ = ["Keys", "overlapping", "rescale"]
