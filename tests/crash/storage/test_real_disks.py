@@ -18,7 +18,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from headrace.app.query.shadow_build import rows_as_changes
+from headrace.app.query.checkpoint.shadow_build import rows_as_changes
 from headrace.errors import DiskError
 from headrace.storage import PartitionLog, TopicConfig
 from headrace.streams.engine.messages import BlobKind

@@ -29,7 +29,7 @@ from stream_worker_daemon import DEATHS, order_death  # noqa: E402
 
 from headrace import crash_points  # noqa: E402
 from headrace.app.options import RunOptions  # noqa: E402
-from headrace.app.query.manifest import Manifest  # noqa: E402
+from headrace.app.query.checkpoint.manifest import Manifest  # noqa: E402
 from headrace.app.query.places import graph_folder  # noqa: E402
 from headrace.app.run.runner import Running, running  # noqa: E402
 from headrace.app.status.batch_report import BatchReport  # noqa: E402

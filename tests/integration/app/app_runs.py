@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from headrace import App, agg, tumbling
 from headrace.app.options import RunOptions
-from headrace.app.query.sink import ignore
+from headrace.app.query.sinks.sink import ignore
 from headrace.app.run.runner import Running, running
 from headrace.app.status.batch_report import BatchReport
 from headrace.app.verify.recompute import verify_view

@@ -8,10 +8,10 @@ from earlier.shop import earlier_app
 
 from headrace.app.options import RunOptions
 from headrace.app.plan.planner import plan_app
-from headrace.app.query.checkpoints import ready_manifests
-from headrace.app.query.fit import describe_graph, describe_query, graph_reasons, query_reasons
+from headrace.app.query.checkpoint.checkpoints import ready_manifests
+from headrace.app.query.checkpoint.fit import describe_graph, describe_query, graph_reasons, query_reasons
+from headrace.app.query.checkpoint.manifest import Manifest
 from headrace.app.query.graphs import ready_graphs
-from headrace.app.query.manifest import Manifest
 from headrace.app.query.places import graph_folder
 from headrace.errors import ConfigError
 

@@ -7,8 +7,8 @@ from topics import create_topic
 
 from headrace import App, agg, tumbling
 from headrace.app.plan.planner import plan_app
-from headrace.app.query.checkpoints import side_progress
-from headrace.app.query.manifest import Manifest
+from headrace.app.query.checkpoint.checkpoints import side_progress
+from headrace.app.query.checkpoint.manifest import Manifest
 from headrace.app.verify.command import verified
 from headrace.cli.main import run
 

@@ -7,7 +7,7 @@ from app_runs import BASE_MS, catch_up, options
 from topics import create_topic
 
 from headrace import App, agg, tumbling
-from headrace.app.query.manifest import Manifest
+from headrace.app.query.checkpoint.manifest import Manifest
 from headrace.app.verify import verified
 from headrace.client import producer
 

@@ -10,8 +10,8 @@ from confluent_kafka import KafkaException
 from headrace import App
 from headrace.app.plan.planner import AppPlan
 from headrace.app.plan.topology import makers_first
-from headrace.app.query.checkpoints import ready_manifests
-from headrace.app.query.derived_topics import record_sink_name
+from headrace.app.query.checkpoint.checkpoints import ready_manifests
+from headrace.app.query.checkpoint.derived_topics import record_sink_name
 from headrace.app.run.input_topics import create_app_topics
 from headrace.client import LATEST, RawFetcher, producer
 from headrace.client.write import OutputRecord, RecordSink

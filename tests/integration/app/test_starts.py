@@ -24,8 +24,8 @@ from tests.integration.prometheus_text import parse
 from topics import add_partitions, create_topic, delete_records
 
 from headrace.app.loading import load_app
-from headrace.app.query.counters import READ
-from headrace.app.query.manifest import Manifest
+from headrace.app.query.checkpoint.manifest import Manifest
+from headrace.app.query.sinks.counters import READ
 from headrace.app.status.status import read_status
 from headrace.app.verify.command import verified
 from headrace.cli.main import run

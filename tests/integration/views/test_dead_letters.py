@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from reading import read
 
-from headrace.app.query.side_topics import dead_records
+from headrace.app.query.sinks.side_topics import dead_records
 from headrace.cli.main import run
 from headrace.client.topics import TopicSettings
 from headrace.client.write import OutputRecord, RecordSink

@@ -11,8 +11,8 @@ from topics import create_topic
 
 from headrace import App
 from headrace.app.query import task_sink
-from headrace.app.query.batch_records import BatchRecords
-from headrace.app.query.task_sink import SlotRecords, TaskSink
+from headrace.app.query.sinks.batch_records import BatchRecords
+from headrace.app.query.sinks.task_sink import SlotRecords, TaskSink
 from headrace.client.topics import TopicSettings
 from headrace.errors import FencedError
 from headrace.streams.engine import ALL_VIEWS, BlobKind

@@ -17,9 +17,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.app.plan.names import dead_topic, frame_query
 from headrace.app.plan.planner import AppPlan, PlannedFrame
-from headrace.app.query.manifest import Manifest
-from headrace.app.query.side_topics import unfit_records
-from headrace.app.query.sink import OutputWriter, ViewWriter, write_fitting
+from headrace.app.query.checkpoint import Manifest
+from headrace.app.query.sinks import OutputWriter, ViewWriter, unfit_records, write_fitting
 from headrace.app.status.batch_report import BatchReport
 from headrace.client import LARGEST_RECORD_BYTES
 from headrace.client.write import OutputRecord

@@ -5,15 +5,23 @@ from dataclasses import replace
 from pathlib import Path
 
 from headrace.app.plan.dataflow import PlannedGraph
-from headrace.app.query.checkpoints import BUCKETS, discard
-from headrace.app.query.derived_topics import build_of
-from headrace.app.query.fit import describe_graph, graph_reasons
-from headrace.app.query.graph_sink import GraphBatch
-from headrace.app.query.manifest import FORMAT, Manifest, SideProgress
+from headrace.app.query.checkpoint import (
+    BUCKETS,
+    FORMAT,
+    Manifest,
+    SideProgress,
+    beginning,
+    build_of,
+    describe_graph,
+    discard,
+    graph_reasons,
+    last_position,
+    rebuild_target,
+    state_of_graph,
+    with_buckets,
+)
 from headrace.app.query.places import graph_folder, of_topic, place
-from headrace.app.query.rescaling import state_of_graph, with_buckets
-from headrace.app.query.shadow_build import beginning, rebuild_target
-from headrace.app.query.spark_checkpoint import last_position
+from headrace.app.query.sinks import GraphBatch
 from headrace.client import Connection
 from headrace.errors import ConfigError
 from headrace.streams import StreamSpec

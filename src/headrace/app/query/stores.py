@@ -11,17 +11,18 @@ from headrace.app.plan.dataflow import PlannedGraph
 from headrace.app.plan.names import dead_topic
 from headrace.app.plan.planner import AppPlan, PlannedFrame, PlannedView
 from headrace.app.plan.topology import makers_of, row_topics
-from headrace.app.query.checkpoints import done_so_far
-from headrace.app.query.places import graph_folder
-from headrace.app.query.shadow_build import (
+from headrace.app.query.checkpoint import (
     ShadowBuild,
     StageTarget,
+    done_so_far,
     has_come_to,
+    last_begun,
+    last_commit,
     rebuild_target,
     stale_builds,
 )
-from headrace.app.query.sink import ViewWriter
-from headrace.app.query.spark_checkpoint import last_begun, last_commit
+from headrace.app.query.places import graph_folder
+from headrace.app.query.sinks import ViewWriter
 from headrace.client import Connection
 from headrace.errors import ConfigError
 from headrace.streams import StreamSpec

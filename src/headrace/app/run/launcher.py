@@ -15,21 +15,32 @@ from headrace.app.plan.dataflow import PlannedGraph
 from headrace.app.plan.names import dead_topic, frame_query, late_topic
 from headrace.app.plan.planner import AppPlan, PlannedFrame, PlannedStream
 from headrace.app.plan.topology import row_topics
-from headrace.app.query.batch_output import BatchOutput
-from headrace.app.query.batch_records import BatchRecords
-from headrace.app.query.checkpoints import ready_manifests
-from headrace.app.query.derived_topics import record_sink_name
+from headrace.app.query.checkpoint import (
+    Manifest,
+    SideProgress,
+    UrlCheckpoints,
+    buckets_for,
+    fence_slots,
+    last_begun,
+    ready_manifests,
+    record_sink_name,
+    with_slots,
+)
 from headrace.app.query.frames import FrameSink, frame_folder, ready_frames, start_frame
-from headrace.app.query.graph_sink import GraphSink
 from headrace.app.query.graphs import GraphProgress, ready_graphs, specs_of
-from headrace.app.query.manifest import Manifest, SideProgress
 from headrace.app.query.places import graph_folder
-from headrace.app.query.sink import StreamSink, ViewWriter
-from headrace.app.query.slots import buckets_for, fence_slots, with_slots
-from headrace.app.query.spark_checkpoint import last_begun
+from headrace.app.query.sinks import (
+    BatchOutput,
+    BatchRecords,
+    GraphSink,
+    SlotRecords,
+    StagedView,
+    StreamSink,
+    TaskSink,
+    ViewWriter,
+    staged_views,
+)
 from headrace.app.query.stores import OpenedStores, open_stores
-from headrace.app.query.task_sink import SlotRecords, StagedView, TaskSink, staged_views
-from headrace.app.query.url_checkpoints import UrlCheckpoints
 from headrace.app.run.failures import NotedSink, QueryStart
 from headrace.app.run.ownership import Ownership
 from headrace.app.status.batch_report import BatchReport

@@ -33,14 +33,19 @@ from headrace.app.processes.sidecars import (
     start_entities,
     start_followers,
 )
-from headrace.app.query.checkpoints import goes_on_from, side_progress
+from headrace.app.query.checkpoint import (
+    ShadowBuild,
+    SideProgress,
+    UrlCheckpoints,
+    goes_on_from,
+    rebuild_target,
+    refuse_local_stores,
+    side_progress,
+)
 from headrace.app.query.graphs import graph_target, positions_of
-from headrace.app.query.manifest import SideProgress
 from headrace.app.query.places import graph_folder
-from headrace.app.query.shadow_build import ShadowBuild, rebuild_target
-from headrace.app.query.sink import ignore
+from headrace.app.query.sinks import ignore
 from headrace.app.query.stores import store_urls
-from headrace.app.query.url_checkpoints import UrlCheckpoints, refuse_local_stores
 from headrace.app.run.alert_monitor import AlertMonitor
 from headrace.app.run.catch_up import CatchUp
 from headrace.app.run.failures import QueryFailure, failure_of

@@ -14,12 +14,10 @@ from headrace.app.plain_frame import reading_from
 from headrace.app.plan.dataflow import PlannedGraph
 from headrace.app.plan.planner import AppPlan, plan_app
 from headrace.app.processes.embedded_log import start_log
-from headrace.app.query.manifest import Manifest
+from headrace.app.query.checkpoint import Manifest, last_commit, reading_place
 from headrace.app.query.places import graph_folder
-from headrace.app.query.sink import ignore
-from headrace.app.query.spark_checkpoint import last_commit
+from headrace.app.query.sinks import ignore
 from headrace.app.query.stores import store_url
-from headrace.app.query.url_checkpoints import reading_place
 from headrace.app.run.failures import failure_of
 from headrace.app.run.preflight import refuse_unsupported
 from headrace.app.run.spark import start_spark

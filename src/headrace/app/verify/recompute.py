@@ -14,12 +14,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from headrace.app.plan.dataflow import PlannedGraph
 from headrace.app.plan.planner import PlannedStream, PlannedView
-from headrace.app.query.checkpoints import BUCKETS
-from headrace.app.query.counters import BY_CLOCK, HIDDEN
+from headrace.app.query.checkpoint import BUCKETS, FORMAT, Manifest, rows_as_changes
 from headrace.app.query.graphs import specs_of
-from headrace.app.query.manifest import FORMAT, Manifest
-from headrace.app.query.shadow_build import rows_as_changes
-from headrace.app.query.sink import row_changes
+from headrace.app.query.sinks import BY_CLOCK, HIDDEN, row_changes
 from headrace.client import EARLIEST, Connection, RawFetcher
 from headrace.errors import RequestError
 from headrace.streams import PROCESSING_TIME, Start, StreamSpec, parse_start

@@ -19,10 +19,9 @@ from headrace.app.application import App
 from headrace.app.options import RunOptions
 from headrace.app.plan.dataflow import PlannedGraph
 from headrace.app.plan.planner import AppPlan, PlannedStream, PlannedView
-from headrace.app.query.checkpoints import BUCKETS
-from headrace.app.query.manifest import Manifest
+from headrace.app.query.checkpoint import BUCKETS, Manifest
 from headrace.app.query.places import graph_folder
-from headrace.app.query.sink import ignore
+from headrace.app.query.sinks import ignore
 from headrace.app.query.stores import store_url
 from headrace.app.verify.command import planned_app
 from headrace.app.verify.recompute import graph_as_read, require_whole_log, stream_as_read

@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from headrace.app.query.batch_records import unwritten
+from headrace.app.query.sinks.batch_records import unwritten
 
 TABLE = pa.table({"partition": [0, 0, 1, 1, 2], "offset": [4, 5, 0, 9, 3], "value": list("abcde")})
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from headrace.app.query.checkpoints import goes_on_from
+from headrace.app.query.checkpoint.checkpoints import goes_on_from
 from headrace.streams.spec import StreamSpec
 
 

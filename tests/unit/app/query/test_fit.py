@@ -2,7 +2,7 @@
 
 from headrace import App, agg
 from headrace.app.plan.dataflow import plan_graph
-from headrace.app.query.fit import describe_graph, graph_reasons
+from headrace.app.query.checkpoint.fit import describe_graph, graph_reasons
 
 
 def planned(make, columns="id long, region string"):

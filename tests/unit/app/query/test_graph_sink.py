@@ -5,7 +5,7 @@ import pytest
 
 from headrace import App
 from headrace.app.plan.dataflow import PlannedGraph
-from headrace.app.query.graph_sink import GraphSink
+from headrace.app.query.sinks.graph_sink import GraphSink
 from headrace.client.write import RecordTooLarge
 from headrace.streams import StreamSpec
 from headrace.streams.dataflow import Edge, Graph, TopicSource, ViewOutput

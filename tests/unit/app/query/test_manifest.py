@@ -8,8 +8,8 @@ import pytest
 from tests.unit.own_aggregates import Product
 
 from headrace import App, agg, tumbling
-from headrace.app.query.fit import describe_query, reasons_to_rebuild
-from headrace.app.query.manifest import Manifest, SideProgress
+from headrace.app.query.checkpoint.fit import describe_query, reasons_to_rebuild
+from headrace.app.query.checkpoint.manifest import Manifest, SideProgress
 from headrace.checked_json import decode_fields, encode_fields
 from headrace.errors import ConfigError
 from headrace.testing.application import plan_for_test

@@ -10,8 +10,8 @@ import pytest
 
 from headrace import App, agg, crash_points, tumbling
 from headrace.app.plan.plan import plan_stream
-from headrace.app.query.manifest import Manifest
-from headrace.app.query.rescaling import state_of_stream, with_buckets
+from headrace.app.query.checkpoint.manifest import Manifest
+from headrace.app.query.checkpoint.rescaling import state_of_stream, with_buckets
 from headrace.streams import NO_WATERMARK
 from headrace.streams.engine import BucketFiles, rescale
 from headrace.streams.engine.state.log import append, load

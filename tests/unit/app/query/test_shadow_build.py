@@ -5,7 +5,7 @@ import uuid
 import pyarrow as pa
 import pytest
 
-from headrace.app.query.shadow_build import (
+from headrace.app.query.checkpoint.shadow_build import (
     ShadowBuild,
     StageTarget,
     has_come_to,

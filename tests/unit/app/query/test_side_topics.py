@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from headrace import App
 from headrace.app.plan.plan import plan_view
-from headrace.app.query.side_topics import (
+from headrace.app.query.sinks.side_topics import (
     RowTopic,
     derived_records,
     failed_records,

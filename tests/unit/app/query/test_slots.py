@@ -2,8 +2,8 @@
 
 import pytest
 
-from headrace.app.query.manifest import Manifest
-from headrace.app.query.slots import buckets_for, slot_name, with_slots
+from headrace.app.query.checkpoint.manifest import Manifest
+from headrace.app.query.checkpoint.slots import buckets_for, slot_name, with_slots
 
 
 @pytest.fixture

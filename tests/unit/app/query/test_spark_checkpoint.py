@@ -5,7 +5,7 @@ import zlib
 
 import pytest
 
-from headrace.app.query.spark_checkpoint import last_commit, last_position
+from headrace.app.query.checkpoint.spark_checkpoint import last_commit, last_position
 from headrace.errors import ConfigError
 
 POSITION = {"topic": "orders", "next": {str(each): 1000 + each for each in range(60)}}

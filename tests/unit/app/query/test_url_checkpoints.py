@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from headrace.app.options import RunOptions
-from headrace.app.query.manifest import Manifest
-from headrace.app.query.url_checkpoints import UrlCheckpoints, reading_place, refuse_local_stores
+from headrace.app.query.checkpoint.at_url import UrlCheckpoints, reading_place, refuse_local_stores
+from headrace.app.query.checkpoint.manifest import Manifest
 from headrace.errors import ConfigError, CorruptionError
 from headrace.objects import open_objects
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from headrace.app.query.manifest import FORMAT, Manifest
+from headrace.app.query.checkpoint.manifest import FORMAT, Manifest
 from headrace.app.verify.recompute import require_as_written
 from headrace.errors import RequestError
 from headrace.views import Reflected, Snapshot, ViewSchema

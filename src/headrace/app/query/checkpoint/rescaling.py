@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from headrace.app.plan.dataflow import PlannedGraph
 from headrace.app.plan.planner import PlannedStream
-from headrace.app.query.manifest import Manifest
-from headrace.app.query.spark_checkpoint import is_under_way, last_commit
+from headrace.app.query.checkpoint.manifest import Manifest
+from headrace.app.query.checkpoint.spark_checkpoint import is_under_way, last_commit
 from headrace.crash_points import reached
 from headrace.streams import NO_WATERMARK
 from headrace.streams.dataflow import StageOperators

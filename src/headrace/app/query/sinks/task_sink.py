@@ -17,10 +17,10 @@ from dataclasses import asdict, dataclass, field
 import pyarrow as pa
 
 from headrace.app.plan.plan import PlannedStream
-from headrace.app.query.batch_output import collect
-from headrace.app.query.batch_records import BatchRecords
-from headrace.app.query.sink import ViewWriter, row_changes, write_fitting
-from headrace.app.query.slots import slot_name
+from headrace.app.query.checkpoint import slot_name
+from headrace.app.query.sinks.batch_output import collect
+from headrace.app.query.sinks.batch_records import BatchRecords
+from headrace.app.query.sinks.sink import ViewWriter, row_changes, write_fitting
 from headrace.client import Connection
 from headrace.client.topics import TopicSettings
 from headrace.client.write import OutputRecord, RecordSink

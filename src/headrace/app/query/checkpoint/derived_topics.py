@@ -14,8 +14,8 @@ from collections.abc import Mapping
 
 from headrace.app.plan.plan import PlannedStream
 from headrace.app.plan.topology import row_topics
-from headrace.app.query.manifest import Manifest
-from headrace.app.query.slots import fence_slots
+from headrace.app.query.checkpoint.manifest import Manifest
+from headrace.app.query.checkpoint.slots import fence_slots
 from headrace.client import Connection, admin
 from headrace.client.topics import Log
 from headrace.client.write import RecordSink

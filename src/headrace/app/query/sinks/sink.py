@@ -12,8 +12,8 @@ from typing import Protocol
 import pyarrow as pa
 
 from headrace.app.plan.plan import PlannedStream, PlannedView
-from headrace.app.query.batch_output import BatchOutput, collect
-from headrace.app.query.batch_records import BatchRecords
+from headrace.app.query.sinks.batch_output import BatchOutput, collect
+from headrace.app.query.sinks.batch_records import BatchRecords
 from headrace.app.status.batch_report import BatchReport
 from headrace.client import LARGEST_RECORD_BYTES
 from headrace.client.write import OutputRecord, RecordTooLarge, smaller_limit

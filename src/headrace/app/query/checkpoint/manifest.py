@@ -2,7 +2,7 @@
 
 A manifest stands beside each query's checkpoint. It names the query, whose id the
 stores know, and describes everything that shaped its state. A changed application is
-held against it (`headrace.app.query.fit`) before anything starts:
+held against it (`headrace.app.query.checkpoint.fit`) before anything starts:
 
 - it fits: what changed does not touch the state;
 - it needs a rebuild: the state cannot be used, the log can; done on request;
@@ -45,8 +45,8 @@ class Manifest:
     queries that this one replaces, of the very same code; `replaces` are their ids.
     `outputs` are the offsets, by topic and partition, at which its records begin in the
     topics of rows that it makes. `reads` is the query whose records it reads, if that is
-    one of the same application. `slots` is how many tasks write what they make (`headrace.app.query.slots`);
-    with none, the driver does.
+    one of the same application. `slots` is how many tasks write what they make (see `slots.py`); with
+    none, the driver does.
     """
 
     query_id: str

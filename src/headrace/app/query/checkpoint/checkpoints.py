@@ -8,14 +8,14 @@ from pathlib import Path
 from headrace.app.options import RunOptions
 from headrace.app.plan.planner import AppPlan, PlannedStream
 from headrace.app.plan.topology import makers_first, makers_of
-from headrace.app.query.derived_topics import build_of, is_of_another_build, outputs_now
-from headrace.app.query.fit import describe_query, query_reasons
-from headrace.app.query.manifest import FORMAT, Manifest, SideProgress
+from headrace.app.query.checkpoint.derived_topics import build_of, is_of_another_build, outputs_now
+from headrace.app.query.checkpoint.fit import describe_query, query_reasons
+from headrace.app.query.checkpoint.manifest import FORMAT, Manifest, SideProgress
+from headrace.app.query.checkpoint.rescaling import state_of_stream, with_buckets
+from headrace.app.query.checkpoint.shadow_build import beginning
+from headrace.app.query.checkpoint.slots import BUCKETS
+from headrace.app.query.checkpoint.spark_checkpoint import last_position
 from headrace.app.query.places import graph_folder, place
-from headrace.app.query.rescaling import state_of_stream, with_buckets
-from headrace.app.query.shadow_build import beginning
-from headrace.app.query.slots import BUCKETS
-from headrace.app.query.spark_checkpoint import last_position
 from headrace.client import Connection, GroupOffsets, RawFetcher
 from headrace.errors import ConfigError
 from headrace.streams import StreamSpec

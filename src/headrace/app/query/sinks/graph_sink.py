@@ -15,16 +15,16 @@ import pyarrow.compute as pc
 
 from headrace.app.plan.dataflow import PlannedGraph
 from headrace.app.plan.names import dead_topic, late_topic
-from headrace.app.query.batch_records import in_words, unwritten
-from headrace.app.query.counters import BY_CLOCK, HIDDEN, OF_STREAM, SKIPPED
 from headrace.app.query.places import of_topic, place
-from headrace.app.query.side_topics import (
+from headrace.app.query.sinks.batch_records import in_words, unwritten
+from headrace.app.query.sinks.counters import BY_CLOCK, HIDDEN, OF_STREAM, SKIPPED
+from headrace.app.query.sinks.side_topics import (
     dead_records,
     dropped_records,
     failed_records,
     unfit_records,
 )
-from headrace.app.query.sink import OutputWriter, ViewWriter, ignore, write_fitting
+from headrace.app.query.sinks.sink import OutputWriter, ViewWriter, ignore, write_fitting
 from headrace.app.status.batch_report import BatchReport
 from headrace.client import LARGEST_RECORD_BYTES
 from headrace.client.write import OutputRecord

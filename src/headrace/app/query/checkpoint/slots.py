@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from headrace.app.query.manifest import Manifest
-from headrace.app.query.spark_checkpoint import is_under_way
+from headrace.app.query.checkpoint.manifest import Manifest
+from headrace.app.query.checkpoint.spark_checkpoint import is_under_way
 from headrace.client import Connection
 from headrace.client.write import fence, transactional_id
 

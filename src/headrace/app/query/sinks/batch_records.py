@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from headrace.app.plan.names import dead_topic, late_topic
 from headrace.app.plan.plan import PlannedStream
-from headrace.app.query.batch_output import BatchOutput
-from headrace.app.query.side_topics import (
+from headrace.app.query.sinks.batch_output import BatchOutput
+from headrace.app.query.sinks.side_topics import (
     RowTopic,
     dead_records,
     derived_records,

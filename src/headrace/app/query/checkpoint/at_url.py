@@ -22,7 +22,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from headrace.app.options import RunOptions
-from headrace.app.query.manifest import Manifest
+from headrace.app.query.checkpoint.manifest import Manifest
 from headrace.errors import ConfigError
 from headrace.objects import Objects, leave_probe, open_objects, remove_probe
 from headrace.streams.engine import (

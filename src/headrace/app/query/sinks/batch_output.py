@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from headrace.app.query.counters import OF_STREAM, SKIPPED
+from headrace.app.query.sinks.counters import OF_STREAM, SKIPPED
 from headrace.streams import NO_WATERMARK, Mark, PartitionTime
 from headrace.streams.engine import BlobKind, Outgoing, decode_json, decode_table
 from headrace.views import StagedChanges
