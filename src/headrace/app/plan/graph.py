@@ -97,7 +97,8 @@ def graph_of(plan: AppPlan) -> AppGraph:
     frames = [
         ViewLine("DataFrame", (), each.view.name, each.view.store or "views.db") for each in plan.frames
     ]
-    flows = [_flow(plan, each) for each in plan.graphs]
+    begins: dict[frozenset[str], str] = {}
+    flows = [_flow(plan, each, begins) for each in plan.graphs]
     hooks = [
         HookLine(each.name, each.topic, f"{each.kind} to {each.target.shown}")
         for each in plan.app.hooks.values()
@@ -105,9 +106,14 @@ def graph_of(plan: AppPlan) -> AppGraph:
     return AppGraph(plan.app.name, streams, (*lines, *flows, *frames), tuple(hooks))
 
 
-def _flow(plan: AppPlan, planned: PlannedGraph) -> ViewLine:
-    """A dataflow as one line: its topics, its operators in their order, its view."""
-    topics = " + ".join(each.spec.topic for each in planned.graph.sources)
+def _flow(plan: AppPlan, planned: PlannedGraph, begins: dict[frozenset[str], str]) -> ViewLine:
+    """A dataflow as one line: its topics, its operators in their order, its view.
+
+    Dataflows of the same topics begin at the same place, in whatever order they name them; `begins`
+    has those seen so far.
+    """
+    named = [each.spec.topic for each in planned.graph.sources]
+    topics = begins.setdefault(frozenset(named), " + ".join(named))
     steps = tuple(node.name for node in planned.graph.nodes)
     url = planned.view.store or plan.app.store or "sqlite"
     stages = stages_of(planned)
