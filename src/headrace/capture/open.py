@@ -24,7 +24,9 @@ def open_source(spec: CaptureSpec) -> Source:
         return MysqlSource.from_url(spec.url, name=spec.name, tables=[*spec.tables, *spec.outbox])
     from headrace.capture.postgres import PostgresSource
 
-    return PostgresSource.from_url(spec.url, name=spec.name, tables=[*spec.tables, *spec.outbox])
+    return PostgresSource.from_url(
+        spec.url, name=spec.name, tables=[*spec.tables, *spec.outbox], load_workers=spec.load_workers
+    )
 
 
 def sqlite_path(url: str) -> Path:

@@ -1,8 +1,9 @@
 """The loop of a capture: changes as they come, a chunk of a snapshot in between, for as long as it runs.
 
 Each round writes one transaction of the log: whole transactions of the source, then the rows
-of a chunk that no change has replaced meanwhile, then the state. No other state is
-kept; after a failure of either side both are opened again, and it says where to continue.
+of a chunk that no change has replaced meanwhile, then the state. Before the first of them come the
+rows of a first load, where the source has one (`loading`). No other state is kept; after a failure of
+either side both are opened again, and it says where to continue.
 """
 
 import contextlib
@@ -11,7 +12,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from itertools import chain
 
@@ -22,11 +23,13 @@ from headrace.capture.change import (
     Item,
     Position,
     Resnapshot,
+    RowBlock,
     TableSchema,
     Transaction,
 )
 from headrace.capture.envelope import Envelope
 from headrace.capture.live_keys import LiveKeys
+from headrace.capture.loading import TableLoad
 from headrace.capture.outbox import event_of
 from headrace.capture.snapshot import PendingChunk
 from headrace.capture.source import Lag, Source, SourceChanged, TablesGone
@@ -93,6 +96,7 @@ class CaptureRun:
         self._state = CaptureState()
         self._source: Source | None = None
         self._envelope: Envelope | None = None
+        self._load: TableLoad | None = None
         self._pending: PendingChunk | None = None
         self._live: tuple[str, LiveKeys] | None = None
         self._rates = Rates()
@@ -170,6 +174,8 @@ class CaptureRun:
                 self._round()
         except FencedError:
             raise
+        except _Interrupted:
+            self._close()
         except TransactionExpired as error:
             self._expired(error)
         except RetriableError as error:
@@ -217,13 +223,17 @@ class CaptureRun:
             raise TablesGone(gone, are_named=False)
         self._gone = frozenset()
         known = {each for each in schemas if table_topic(self.name, each) in state.offsets}
+        is_new = state.position is None or is_other
         state = replace(state, position=position).with_tables(schemas, known)
-        state = _with_requests(state, {**requests, "": ()} if is_other else requests)
+        state = self._begun_again(_with_requests(state, {**requests, "": ()} if is_other else requests))
         self._envelope = Envelope(
             connector=source.connector, name=self.name, database=source.database, version=version("headrace")
         )
         self._totals = {}
-        self._state = self._writer.write(Batch(state=state, records=self._writer.announce(schemas.values())))
+        if is_new:
+            self._load = self._first_load(source, state, schemas)
+        begun = self._load.begun(state) if self._load is not None else state
+        self._state = self._writer.write(Batch(state=begun, records=self._writer.announce(schemas.values())))
         self._note_met(requests)
         self._failures = 0
         self.status = replace(self.status, error=None, error_at_ms=None)
@@ -249,7 +259,33 @@ class CaptureRun:
             source.close()
             raise
 
+    def _first_load(
+        self, source: Source, state: CaptureState, schemas: Mapping[str, TableSchema]
+    ) -> TableLoad | None:
+        """What the source can read of whole tables; those without keys only once."""
+        keyless = [
+            name for name, schema in schemas.items() if not schema.key and not state.tables[name].again
+        ]
+        keyed = [name for name, schema in schemas.items() if schema.key]
+        load = source.first_load([*keyless, *keyed])
+        if load is None:
+            return None
+        self._totals = {each: source.count(each) for each in (*keyless, *keyed)}
+        return TableLoad(load, position=state.position, keyless=keyless)
+
+    def _begun_again(self, state: CaptureState) -> CaptureState:
+        """The state with tables at their beginning whose first load has ended before they were whole."""
+        begun = state.without_loads()
+        for table in state.tables:
+            if begun.tables[table] != state.tables[table]:
+                _log.warning(
+                    "capture %s: the first load of %s ended before it was whole, and cannot be resumed: the "
+                    "table is read again from its beginning, in chunks", self.name, table
+                )  # fmt: skip
+        return begun
+
     def _close(self) -> None:
+        self._load = None
         self._forget_snapshot()
         self._writer.close()
         source, self._source = self._source, None
@@ -289,6 +325,9 @@ class CaptureRun:
     def _round(self) -> None:
         """One transaction of the log, if there is anything to write."""
         assert self._source is not None
+        if self._load is not None:
+            self._load_some(self._load)
+            return
         if self._pending is None:
             self._pending = self._read_chunk(self._source)
         waiting = self._pending is not None and self._pending.is_reached(self._state.position)
@@ -298,6 +337,35 @@ class CaptureRun:
             self._write(chain([first], transactions) if first is not None else ())
         if time.monotonic() - self._said_at >= _STATUS_S:
             self._say(self._running_state())
+
+    def _load_some(self, load: TableLoad) -> None:
+        """One transaction of the log with rows of the first load."""
+        batch = Batch(state=self._state)
+        batch.records = self._loaded(batch, load)
+        self._state = self._writer.write(batch)
+        if load.is_done:
+            load.close()
+            self._load = None
+
+    def _loaded(self, batch: Batch, load: TableLoad) -> Iterator[OutputRecord | RecordBlock]:
+        """Rows as they come, for a moment, or as long as they have to be written at once."""
+        envelope, source, began = self._envelope, self._source, time.monotonic()
+        assert envelope is not None and source is not None
+        now_ms = self._clock.now_ms()
+        while True:
+            if load.is_held and (self._stopping.is_set() or self._paused):
+                raise _Interrupted
+            read = load.next(_WAIT_S)
+            source.keep_alive()
+            if read is not None:
+                counted = _Counted()
+                yield from self._snapshot_rows(read.table, read.rows, envelope, load.read_us, now_ms, counted)
+                batch.state = load.advanced(batch.state, read, counted.rows)
+            if time.monotonic() - self._said_at >= _STATUS_S:
+                self._say(self._running_state(), progress=batch.state)
+            if load.is_done or not (load.is_held or time.monotonic() - began < _LONGEST_BATCH_S):
+                break
+        batch.transaction_id, batch.committed_us = f"snapshot:{load.read_us}", load.read_us
 
     def _write(self, transactions: Iterable[Transaction]) -> None:
         assert self._source is not None
@@ -470,31 +538,42 @@ class CaptureRun:
         progress = batch.state.tables.get(chunk.table)
         if pending.spoilt or progress is None:
             return
-        topic, rows = self._writer.topic(chunk.table), 0
-        if pending.block is not None and not self._is_outbox(chunk.table):
-            left: Iterator[EncodedChanges | Change] = pending.block.encoded(envelope, chunk.read_us, now_ms)
-        else:
-            left = pending.rows()
-        for row in left:
-            if isinstance(row, EncodedChanges):
-                yield RecordBlock(row.octets, row.numbers, row.count, {0: topic}, chunk.read_us // 1000)
-                rows += row.count
-                continue
-            if self._is_outbox(chunk.table):
-                yield from self._event(row, chunk.read_us // 1000)
-                rows += 1
-                continue
-            gone = row.op == "d"
-            if gone and (self._live is None or row.key not in self._live[1]):
-                continue
-            value = envelope.snapshot_value(row, chunk.read_us, now_ms)
-            yield OutputRecord(topic, row.key, value, timestamp_ms=chunk.read_us // 1000)
-            if gone:
-                yield OutputRecord(topic, row.key, None, timestamp_ms=chunk.read_us // 1000)
-            rows += 1
-        batch.state = batch.state.advanced(chunk.table, chunk.cursor, rows)
+        rows = pending.block if pending.block is not None else pending.rows()
+        counted = _Counted()
+        yield from self._snapshot_rows(chunk.table, rows, envelope, chunk.read_us, now_ms, counted)
+        batch.state = batch.state.advanced(chunk.table, chunk.cursor, counted.rows)
         if not batch.transaction_id:
             batch.transaction_id, batch.committed_us = f"snapshot:{chunk.read_us}", chunk.read_us
+
+    def _snapshot_rows(
+        self,
+        table: str,
+        rows: RowBlock | Iterable[Change],
+        envelope: Envelope,
+        read_us: int,
+        now_ms: int,
+        counted: "_Counted",
+    ) -> Iterator[OutputRecord | RecordBlock]:
+        """Rows of a snapshot as records; those that are gone only if the topic has them."""
+        topic, at_ms = self._writer.topic(table), read_us // 1000
+        if self._is_outbox(table):
+            for row in rows.rows() if isinstance(rows, RowBlock) else rows:
+                yield from self._event(row, at_ms)
+                counted.rows += 1
+            return
+        for each in rows.encoded(envelope, read_us, now_ms) if isinstance(rows, RowBlock) else rows:
+            if isinstance(each, EncodedChanges):
+                yield RecordBlock(each.octets, each.numbers, each.count, {0: topic}, at_ms)
+                counted.rows += each.count
+                continue
+            gone = each.op == "d"
+            if gone and (self._live is None or each.key not in self._live[1]):
+                continue
+            value = envelope.snapshot_value(each, read_us, now_ms)
+            yield OutputRecord(topic, each.key, value, timestamp_ms=at_ms)
+            if gone:
+                yield OutputRecord(topic, each.key, None, timestamp_ms=at_ms)
+            counted.rows += 1
 
     # --- status -------------------------------------------------------------------------------
 
@@ -516,10 +595,12 @@ class CaptureRun:
         )
         self._say(state)
 
-    def _say(self, state: State) -> None:
+    def _say(self, state: State, *, progress: CaptureState | None = None) -> None:
+        """Tells the status; `progress` is how far a transaction has come that is not written yet."""
         self._said_at = time.monotonic()
         source, runs = self._source, state in ("streaming", "snapshot")
-        rates = self._rates.note(self._state, self._said_at)
+        reached = progress or self._state
+        rates = self._rates.note(reached, self._said_at)
         self.status = replace(
             self.status,
             state=state,
@@ -529,13 +610,24 @@ class CaptureRun:
             lag=self._lag(source) if source is not None and runs else Lag(),
             tables={
                 name: table_status(each, self._totals.get(name), rates.get(name))
-                for name, each in self._state.tables.items()
+                for name, each in reached.tables.items()
             },
         )
         self._on_status(self.status)
 
     def _lag(self, source: Source) -> Lag:
         return self._lags.note(source.lag(), self._committed_us, self._clock.now_ms())
+
+
+class _Interrupted(Exception):  # noqa: N818 - what has happened
+    """The run is to stop or to pause, and what is being written is not to be finished."""
+
+
+@dataclass(slots=True)
+class _Counted:
+    """How many rows were written."""
+
+    rows: int = 0
 
 
 def _with_requests(state: CaptureState, requests: Mapping[str, Sequence[str]]) -> CaptureState:

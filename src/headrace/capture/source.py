@@ -3,6 +3,7 @@
 Theory of operation. A run calls, from one thread:
 
     source.connect(position)                 None for the first time: the position from which changes count
+    load = source.first_load(tables)         after None, if the source can read whole tables at that position
     loop:
         chunk = source.read_chunk(…)         while a table's snapshot is not done
         for transaction in source.transactions(wait_s): …      written to the log as they come
@@ -16,6 +17,10 @@ does not contain; what is left is written, together with the chunk's cursor and 
 the source has to make sure of two things only: every transaction that the chunk does not contain
 comes out of `transactions` from the chunk on, not before; and `reached` turns true, if need be
 by a transaction without changes, once no transaction that the chunk contains can still come.
+
+**A first load** is the rows of whole tables in exactly the state of the database that the position behind
+`connect(None)` says, read faster than chunks can be. It ends with the source: tables that were not whole by
+then are read in chunks. `transactions` is not called until it is done.
 
 **Failures.** RetriableError (the database is down, busy, restarting): the run closes the source,
 waits, and connects again, indefinitely. `SourceChanged`: changes are lost or the database is another
@@ -33,7 +38,17 @@ from typing import Any, Protocol
 from headrace.capture.change import Change, Position, RowBlock, TableSchema, Transaction
 from headrace.errors import RequestError
 
-__all__ = ["Chunk", "FrozenTables", "Lack", "Lag", "Source", "SourceChanged", "TablesGone"]
+__all__ = [
+    "Chunk",
+    "FirstLoad",
+    "FrozenTables",
+    "Lack",
+    "Lag",
+    "LoadedRows",
+    "Source",
+    "SourceChanged",
+    "TablesGone",
+]
 
 
 class SourceChanged(RequestError):  # noqa: N818 - what has happened, not what is wrong
@@ -106,6 +121,31 @@ class Chunk:
     sees: Callable[[Transaction], bool]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedRows:
+    """Some rows of a table's first load; `is_whole` if nothing is left to read of it."""
+
+    table: str
+    rows: RowBlock
+    is_whole: bool
+
+
+class FirstLoad(Protocol):
+    """Whole tables in one state of the database; see the module's theory of operation."""
+
+    read_us: int
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every row of every table was handed over."""
+
+    def next(self, wait_s: float) -> LoadedRows | None:
+        """What was read next, to be used before the next call; None if nothing was within `wait_s`."""
+
+    def close(self) -> None:
+        """Ends it; harmless when repeated."""
+
+
 class FrozenTables(Protocol):
     """The tables in one state of the database, whatever is written meanwhile."""
 
@@ -147,6 +187,9 @@ class Source(Protocol):
 
     def schemas(self) -> Mapping[str, TableSchema]:
         """The captured tables as they are now."""
+
+    def first_load(self, tables: Sequence[str], /) -> FirstLoad | None:
+        """Right after `connect(None)`: the rows of these tables at its position; None: chunks do it."""
 
     def transactions(self, wait_s: float) -> Iterable[Transaction]:
         """Those committed since, oldest first; ends when there are no more right now.

@@ -18,7 +18,8 @@ class CaptureSpec:
 
     `url` is `sqlite:///FILE` (four slashes for an absolute path) or
     `postgresql://USER@HOST/DATABASE?password=env:NAME`, or the same with `mysql` or `mariadb`.
-    Without `tables`, all of the database. `outbox` names tables whose rows are events.
+    Without `tables`, all of the database. `outbox` names tables whose rows are events. `load_workers`
+    connections read the rows of a first load, where the source can do that; 0: chunks are read.
     """
 
     name: str
@@ -27,6 +28,7 @@ class CaptureSpec:
     outbox: tuple[str, ...] = ()
     partitions: int = 4
     chunk_rows: int = 10_000
+    load_workers: int = 4
 
     def __post_init__(self) -> None:
         if not self.name or not all(each.isalnum() or each in "_-" for each in self.name):
@@ -46,6 +48,8 @@ class CaptureSpec:
             )
         if self.partitions < 1 or self.chunk_rows < 1:
             raise ConfigError(f"capture {self.name}: partitions and chunk_rows are 1 or more")
+        if self.load_workers < 0:
+            raise ConfigError(f"capture {self.name}: load_workers is 0 or more")
 
     def merged(self, other: "CaptureSpec | None") -> "CaptureSpec":
         """This capture, with the additional tables of another declaration of it."""

@@ -62,6 +62,20 @@ class CaptureState:
         """After a chunk of a table was written."""
         return replace(self, tables={**self.tables, table: self.tables[table].advanced(cursor, rows)})
 
+    def loaded(self, table: str, rows: int, *, is_whole: bool) -> "CaptureState":
+        """After rows of a table's first load; until it is whole, nothing says where it would continue."""
+        progress = replace(self.tables[table], rows=self.tables[table].rows + rows)
+        done = progress.advanced(None, 0) if is_whole else progress
+        return replace(self, tables={**self.tables, table: done})
+
+    def without_loads(self) -> "CaptureState":
+        """Tables whose first load was not whole are at their beginning."""
+        tables = {
+            name: replace(each, rows=0) if each.phase == "rows" and each.cursor is None else each
+            for name, each in self.tables.items()
+        }
+        return replace(self, tables=tables)
+
     def with_offsets(self, written: Mapping[tuple[str, int], int]) -> "CaptureState":
         """After records were written to these topics and partitions, up to these offsets."""
         merged = {topic: dict(partitions) for topic, partitions in self.offsets.items()}

@@ -82,6 +82,9 @@ class MemorySource:
         )
         return {each: TableSchema(table=each, columns=columns, key=("id",)) for each in self.data.tables}
 
+    def first_load(self, tables: Sequence[str]) -> None:
+        return None
+
     def transactions(self, wait_s: float) -> Iterable[Transaction]:
         deadline = time.monotonic() + wait_s
         while self.at == len(self.data.log) and time.monotonic() < deadline:

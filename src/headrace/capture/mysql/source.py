@@ -241,6 +241,9 @@ class MysqlSource:
     def schemas(self) -> Mapping[str, TableSchema]:
         return self._open().tables.schemas()
 
+    def first_load(self, _tables: Sequence[str]) -> None:
+        return None
+
     def transactions(self, wait_s: float) -> Iterable[Transaction]:
         try:
             yield from self._open().transactions(wait_s)

@@ -7,7 +7,7 @@ from headrace.capture.change import Column, TableSchema
 from headrace.capture.postgres.decode import Encoding, Kind, RelationColumn, TypeFacts, encoding_of
 from headrace.capture.postgres.wire import Connection, literal, qualified
 
-__all__ = ["Table", "TableColumn", "Types", "read_tables", "spark_type"]
+__all__ = ["Table", "TableColumn", "Types", "read_files", "read_tables", "spark_type"]
 
 _OF_USERS = (
     "c.relkind IN ('r', 'p') AND c.relpersistence = 'p' AND NOT c.relispartition "
@@ -120,6 +120,17 @@ def read_tables(connection: Connection, names: Sequence[str] = ()) -> dict[str, 
         for oid, schema, name, identity, kind in rows
     ]
     return {each.full_name: each for each in tables if names or each.has_identity}
+
+
+def read_files(connection: Connection, tables: Iterable[Table]) -> dict[str, str]:
+    """By id, the file in which a table or a partition has its rows; another one if they were rewritten."""
+    oids = ", ".join(str(each.oid) for each in tables)
+    rows = connection.query(
+        "SELECT relid::oid, coalesce(pg_relation_filenode(relid), 0) FROM pg_class c, "
+        f"LATERAL (SELECT c.oid::regclass AS relid UNION SELECT relid FROM pg_partition_tree(c.oid)) AS p "
+        f"WHERE c.oid IN ({oids})"
+    ) if oids else []  # fmt: skip
+    return {oid or "": file or "" for oid, file in rows}
 
 
 def _named(names: Iterable[str]) -> str:

@@ -14,6 +14,7 @@ from headrace.capture.source import Lack
 __all__ = [
     "OLDEST_VERSION",
     "Slot",
+    "create_exporting_slot",
     "create_slot",
     "drop_publication",
     "drop_slot",
@@ -63,6 +64,14 @@ def create_slot(connection: Connection, name: str) -> int:
     kept_by_standbys = ", false, false, true" if connection.server_version >= _FAILOVER_VERSION else ""
     created = f"pg_create_logical_replication_slot({literal(name)}, 'pgoutput'{kept_by_standbys})"
     return parse_lsn(connection.value(f"SELECT lsn FROM {created}"))
+
+
+def create_exporting_slot(replication: Connection, name: str) -> tuple[int, str]:
+    """The same, with a snapshot of the database at that position, which lasts until the next command here."""
+    kept_by_standbys = replication.server_version >= _FAILOVER_VERSION
+    options = "(SNAPSHOT 'export', FAILOVER)" if kept_by_standbys else "EXPORT_SNAPSHOT"
+    (created,) = replication.query(f"CREATE_REPLICATION_SLOT {identifier(name)} LOGICAL pgoutput {options}")
+    return parse_lsn(created[1] or ""), created[2] or ""
 
 
 def drop_slot(connection: Connection, name: str) -> None:

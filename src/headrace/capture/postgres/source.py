@@ -19,13 +19,13 @@ after the snapshot; keepalives tell of that when nothing is written.
 
 import contextlib
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import orjson
 
 from headrace.capture.change import Change, ChangeBlock, Item, Position, TableSchema, Transaction
-from headrace.capture.postgres.catalog import Table, Types, read_tables
+from headrace.capture.postgres.catalog import Table, Types, read_files, read_tables
 from headrace.capture.postgres.chunks import AwaitedChunk, read_chunk, read_gone
 from headrace.capture.postgres.decode import (
     Begin,
@@ -42,9 +42,11 @@ from headrace.capture.postgres.decode import (
     read_message,
 )
 from headrace.capture.postgres.frozen import FrozenDatabase
+from headrace.capture.postgres.loading import Holder, ParallelLoad
 from headrace.capture.postgres.resuming import Server, find_usable, why_not_resumed
 from headrace.capture.postgres.setup import (
     Slot,
+    create_exporting_slot,
     create_slot,
     drop_publication,
     drop_slot,
@@ -64,7 +66,7 @@ from headrace.capture.postgres.wire import (
     parse_lsn,
 )
 from headrace.capture.source import Chunk, Lack, Lag, SourceChanged
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, RetriableError
 from headrace.kernels import RowEncoder
 
 __all__ = ["PostgresSource"]
@@ -85,6 +87,7 @@ class PostgresSource:
     """One database, through the slot and the publication `headrace_<name>`, unless others are named.
 
     `tables` are `schema.name`; none for all that the database has. `decimals` is "string" or "double".
+    `load_workers` connections read the rows of a first load (`loading`); 0: chunks do.
     """
 
     connector = "postgresql"
@@ -99,6 +102,7 @@ class PostgresSource:
         slot: str = "",
         publication: str = "",
         decimals: str = "string",
+        load_workers: int = 0,
     ) -> None:
         if decimals not in ("string", "double"):
             raise ConfigError(f'decimals is "string" or "double", not {decimals!r}')
@@ -111,13 +115,17 @@ class PostgresSource:
         self._publication = publication or _own_name(name)
         self._owns_publication = not publication
         self._decimals = decimals
+        self._load_workers = load_workers
         self._session: _Session | None = None
 
     @classmethod
-    def from_url(cls, url: str, *, name: str, tables: Sequence[str] = ()) -> "PostgresSource":
+    def from_url(
+        cls, url: str, *, name: str, tables: Sequence[str] = (), load_workers: int = 0
+    ) -> "PostgresSource":
         """The source that a URL names, with the password that it refers to."""
         address = PostgresAddress.parse(url)
-        return cls(address, address.resolve_password(), name=name, tables=tables)
+        password = address.resolve_password()
+        return cls(address, password, name=name, tables=tables, load_workers=load_workers)
 
     def check(self) -> Sequence[Lack]:
         with self._connected() as connection:
@@ -168,23 +176,43 @@ class PostgresSource:
         if reason:
             raise self._changed(reason)
         added = ensure_publication(queries, self._publication, tables.tables.values())
+        holder: Holder | None = None
         if position is not None:
             lsn = int(position["lsn"])
             tables.shapes = dict(position["shapes"])
             tables.partitions = dict(position.get("partitions", {}))
-        elif slot is not None and not slot.is_lost:  # of a run that ended before it had written anything
-            lsn = slot.confirmed_lsn
+        elif slot is not None and not slot.is_lost and not self._load_workers:
+            lsn = slot.confirmed_lsn  # of a run that ended before it had written anything
         else:
             if slot is not None:
                 drop_slot(queries, self._slot)
-            lsn = create_slot(queries, self._slot)
+            if self._load_workers:
+                lsn, holder = self._held(queries, replication, tables)
+            else:
+                lsn = create_slot(queries, self._slot)
         items = tables.survey(tables.tables, added if position is not None else set())
         start = {
             "lsn": lsn, "system": server.system, "timeline": server.timeline, "shapes": tables.shapes,
             "partitions": tables.partitions,
         }  # fmt: skip
         stream = self._streaming(replication, lsn)
-        return _Session(queries, stream, tables, start, items, self._publication)
+        return _Session(queries, stream, tables, start, items, self._publication, holder)
+
+    def _held(
+        self, queries: Connection, replication: Connection, tables: CapturedTables
+    ) -> tuple[int, Holder]:
+        """Where a new slot begins, and who holds the state of the database at that position.
+
+        A table that was rewritten before it was locked looks empty there.
+        """
+        wanted = list(tables.tables.values())
+        before = read_files(queries, wanted)
+        lsn, snapshot = create_exporting_slot(replication, self._slot)
+        holder = Holder(self._connected(), snapshot, wanted)
+        if read_files(queries, wanted) != before:
+            holder.close()
+            raise RetriableError("a table was rewritten when its first load began")
+        return lsn, holder
 
     def _released_slot(self, queries: Connection) -> Slot | None:
         """The slot, once the server has noticed that the connection before is gone; soon, if it is."""
@@ -230,6 +258,9 @@ class PostgresSource:
     def schemas(self) -> Mapping[str, TableSchema]:
         return self._open().tables.schemas()
 
+    def first_load(self, tables: Sequence[str]) -> ParallelLoad | None:
+        return self._open().first_load(tables, self._connected, self._load_workers)
+
     def transactions(self, wait_s: float) -> Iterable[Transaction]:
         return self._open().transactions(wait_s)
 
@@ -263,8 +294,11 @@ class _Session:
         position: dict[str, Any],
         items: list[Item],
         publication: str,
+        holder: Holder | None = None,
     ) -> None:
         self.queries, self.stream, self.tables = queries, stream, tables
+        self._holder = holder
+        self._load: ParallelLoad | None = None
         self.position = position
         self._publication = publication
         self._items = items  # to go out with the next position
@@ -278,8 +312,26 @@ class _Session:
         self._encoder: RowEncoder | None = None
 
     def close(self) -> None:
+        self._end_load()
         self.stream.close()
         self.queries.close()
+
+    def first_load(
+        self, tables: Sequence[str], connect: Callable[[], Connection], workers: int
+    ) -> ParallelLoad | None:
+        if self._holder is None or not tables:
+            self._end_load()
+            return None
+        chosen = {each: self.tables.known(each) for each in tables}
+        self._load = ParallelLoad(self._holder, connect, chosen, workers)
+        return self._load
+
+    def _end_load(self) -> None:
+        if self._load is not None:
+            self._load.close()
+        elif self._holder is not None:
+            self._holder.close()
+        self._holder = self._load = None
 
     def _visibility(self) -> Visibility:
         return Visibility.parse(self.queries.value("SELECT pg_current_snapshot()"))

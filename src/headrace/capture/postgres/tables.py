@@ -60,6 +60,10 @@ class CapturedTables:
         self.tables = {**self.tables, **found}
         return found[name], self._catalog_writer(found[name])
 
+    def known(self, name: str) -> tuple[Table, RowWriter]:
+        """A table as it was when this began."""
+        return self.tables[name], self._catalog_writer(self.tables[name])
+
     # --- found in the catalog -----------------------------------------------------------------
 
     def look_again(self) -> Mapping[str, Table]:

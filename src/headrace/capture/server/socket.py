@@ -4,6 +4,7 @@ What the network or the server's restart does is a RetriableError; a certificate
 not accepted is a ConfigError.
 """
 
+import contextlib
 import select
 import socket
 import ssl
@@ -80,6 +81,11 @@ class ServerSocket:
 
     def fileno(self) -> int:
         return self._socket.fileno()
+
+    def interrupt(self) -> None:
+        """Ends the connection, so that a thread which sends or receives gets a RetriableError."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self, good_bye: bytes = b"") -> None:
         """Says good-bye if that is possible at once."""

@@ -205,6 +205,9 @@ class SqliteSource:
 
     # --- changes ------------------------------------------------------------------------------
 
+    def first_load(self, _tables: Sequence[str]) -> None:
+        return None
+
     def transactions(self, wait_s: float) -> Iterable[Transaction]:
         with explained(self.path):
             self._trim()

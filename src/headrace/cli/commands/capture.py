@@ -48,6 +48,9 @@ def add(
         list[str] | None, typer.Option("--outbox", help="A table whose rows are events; repeatable.")
     ] = None,
     partitions: Annotated[int, typer.Option(help="Partitions of each table's topic.")] = 4,
+    load_workers: Annotated[
+        int, typer.Option(help="Connections that read the first load, of PostgreSQL; 0: in chunks.")
+    ] = 4,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
 ) -> None:
@@ -60,6 +63,7 @@ def add(
         tables=tuple(table or ()),
         outbox=tuple(outbox or ()),
         partitions=partitions,
+        load_workers=load_workers,
     )
     lacks = open_source(spec).check()
     with _catalog(bootstrap) as catalog:

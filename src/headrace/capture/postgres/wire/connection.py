@@ -38,9 +38,10 @@ _PINNED = {
     "bytea_output": "hex",
     "application_name": "headrace",
 }
-# By SQLSTATE: connection, insufficient resources, operator intervention; a slot in use, a disk's error.
+# By SQLSTATE: connection, insufficient resources, operator intervention; a slot in use, a disk's error, a
+# lock that was not to be had in time.
 _RETRIABLE_CLASSES = ("08", "53", "57")
-_RETRIABLE_STATES = ("55006", "40001", "40P01", "58030")
+_RETRIABLE_STATES = ("55006", "40001", "40P01", "58030", "55P03")
 _DATABASE_DROPPED = "57P04"
 
 
@@ -92,6 +93,10 @@ class Connection:
         """Says good-bye if that is possible at once."""
         self._socket.close(good_bye=frame(b"X"))
 
+    def interrupt(self) -> None:
+        """Makes whatever waits for the server in another thread fail with a RetriableError."""
+        self._socket.interrupt()
+
     @property
     def server_version(self) -> int:
         """The major version."""
@@ -141,6 +146,29 @@ class Connection:
         if refused:
             raise _error(refused)
         return b"".join(parts), count, last
+
+    def answer_blocks(self, sql: str, most_bytes: int) -> Iterator[bytes]:
+        """The same as they arrive, in blocks of about so many bytes; read them to their end."""
+        self._send(frame(b"Q", sql.encode() + b"\0"))
+        refused: ServerMessage | None = None
+        parts: list[bytes] = []
+        size = 0
+        while True:
+            if taken := self._frames.take(lambda kept, begin: find_answers(kept, begin).end):
+                parts.append(taken)
+                size += len(taken)
+            if size >= most_bytes:
+                yield b"".join(parts)
+                parts, size = [], 0
+            letter, body = self._receive(but=b"D")
+            if letter == b"E":
+                refused = read_fields(body)
+            elif letter == b"Z":
+                break
+        if refused:
+            raise _error(refused)
+        if parts:
+            yield b"".join(parts)
 
     def raw_rows(self, sql: str) -> list[tuple[bytes | None, ...]]:
         return list(self.stream_rows(sql))
