@@ -2,8 +2,8 @@
 
 `PostgresSource` is what `CaptureRun` drives; `PostgresAddress` reads its URL. `wire` is the connection to
 the server, `decode` what it says. On top of them `catalog`, `setup` and `resuming` look at the database,
-`visibility`, `chunks`, `loading` and `frozen` read its rows, `partitions` and `tables` follow its columns, and
-`stream` and `source` put everything together.
+`visibility`, `chunks`, `loading` and `frozen` read its rows, `partitions` and `tables` follow its columns,
+and `stream` and `source` put everything together.
 """
 
 from headrace.capture.postgres.source import PostgresSource

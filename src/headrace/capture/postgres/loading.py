@@ -20,7 +20,7 @@ from headrace.capture.postgres.catalog import Table
 from headrace.capture.postgres.decode import AnsweredRows, RowWriter
 from headrace.capture.postgres.wire import Connection, ServerError, identifier, literal, qualified
 from headrace.capture.source import LoadedRows
-from headrace.errors import HeadraceError, RetriableError
+from headrace.errors import RetriableError
 from headrace.kernels import RowEncoder
 
 __all__ = ["Holder", "ParallelLoad"]
@@ -131,7 +131,7 @@ class ParallelLoad:
         self._left = [len(each) for each in statements]
         self._pieces = iter([_Piece(number, sql) for number, each in enumerate(statements) for sql in each])
         self._taking = threading.Lock()
-        self._read: queue.Queue[tuple[int, bytes] | HeadraceError] = queue.Queue(_QUEUED_BLOCKS)
+        self._read: queue.Queue[tuple[int, bytes] | Exception] = queue.Queue(_QUEUED_BLOCKS)
         self._closing = threading.Event()
         self._opened: list[Connection] = []
         self._threads = [threading.Thread(target=self._work, daemon=True) for _ in range(workers)]
@@ -149,7 +149,7 @@ class ParallelLoad:
             read = self._read.get(timeout=wait_s)
         except queue.Empty:
             return None
-        if isinstance(read, HeadraceError):
+        if isinstance(read, Exception):
             raise read
         number, data = read
         if not data:
@@ -180,7 +180,7 @@ class ParallelLoad:
                     self._put((piece.table, b""))
         except _Closed:
             pass
-        except HeadraceError as error:
+        except Exception as error:
             with contextlib.suppress(_Closed):
                 self._put(error)
 
@@ -188,7 +188,7 @@ class ParallelLoad:
         with self._taking:
             return None if self._closing.is_set() else next(self._pieces, None)
 
-    def _put(self, read: tuple[int, bytes] | HeadraceError) -> None:
+    def _put(self, read: tuple[int, bytes] | Exception) -> None:
         while not self._closing.is_set():
             with contextlib.suppress(queue.Full):
                 self._read.put(read, timeout=_LOOK_S)

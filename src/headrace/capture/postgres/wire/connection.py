@@ -149,7 +149,7 @@ class Connection:
 
     def answer_blocks(self, sql: str, most_bytes: int) -> Iterator[bytes]:
         """The same as they arrive, in blocks of about so many bytes; read them to their end."""
-        self._send(frame(b"Q", sql.encode() + b"\0"))
+        self._socket.send(frame(b"Q", sql.encode() + b"\0"))
         refused: ServerMessage | None = None
         parts: list[bytes] = []
         size = 0
