@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from headrace.app import App
     from headrace.personal import Personal
-    from headrace.sourcing import Rejected
+    from headrace.sourcing import Happened, Rejected
     from headrace.streams import PROCESSING_TIME
     from headrace.streams.operators import agg, hopping, session, sliding, tumbling
 
@@ -17,6 +17,7 @@ __version__ = "0.1.0.dev0"
 __all__ = [
     "PROCESSING_TIME",
     "App",
+    "Happened",
     "Personal",
     "Rejected",
     "__version__",
@@ -41,10 +42,10 @@ def __getattr__(name: str) -> Any:
         from headrace.personal import Personal
 
         return Personal
-    if name == "Rejected":
-        from headrace.sourcing import Rejected
+    if name in ("Happened", "Rejected"):
+        from headrace import sourcing
 
-        return Rejected
+        return getattr(sourcing, name)
     if name == "PROCESSING_TIME":
         from headrace.streams import PROCESSING_TIME
 

@@ -4,6 +4,7 @@ import headrace
 
 OFFERED = {
     "App",
+    "Happened",
     "PROCESSING_TIME",
     "Personal",
     "Rejected",

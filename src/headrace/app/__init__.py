@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from headrace.app.options import RunOptions as RunOptions
     from headrace.app.options import data_place as data_place
     from headrace.app.plain_frame import reading_from as reading_from
+    from headrace.app.projected import projection_starts as projection_starts
+    from headrace.app.projected import request_rebuilds as request_rebuilds
     from headrace.app.relation import Grouped as Grouped
     from headrace.app.relation import Relation as Relation
     from headrace.app.relation import Table as Table
@@ -42,6 +44,7 @@ __getattr__, __dir__, __all__ = lazily(
         "operations": "Operations",
         "options": "RunOptions data_place",
         "plain_frame": "reading_from",
+        "projected": "projection_starts request_rebuilds",
         "relation": "Grouped Relation Table",
         "stream": "Aggregation Stream Windowed",
     },

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from headrace.derived import Follow, TargetSpec
     from headrace.personal import KeyStore
     from headrace.sourcing import Entities, EntityKind, EntityType, Reaction
+    from headrace.sourcing.projections import Projection
 
 __all__ = ["App", "View"]
 
@@ -76,6 +77,7 @@ class App:
     followers: "dict[str, Follow]" = field(default_factory=dict)
     entity_types: "dict[str, EntityType]" = field(default_factory=dict)
     reactions: "dict[str, Reaction]" = field(default_factory=dict)
+    projections: "dict[str, Projection]" = field(default_factory=dict)
     _entities: "Entities | None" = field(default=None, init=False, repr=False, compare=False)
     _keys: "KeyStore | None" = field(default=None, init=False, repr=False, compare=False)
 
@@ -309,6 +311,49 @@ class App:
                 "declare the entities first, and name their types of events: @app.react(OrderPlaced)"
             )
         self.reactions[name] = Reaction(name=name, function=function, events=events, kinds=kinds)
+
+    def projection(
+        self,
+        *events: type,
+        key: str | Sequence[str] = "entity",
+        store: str | None = None,
+        name: str | None = None,
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Declares a projection: a view of entities that the processes which serve them keep, without Spark.
+
+        The function gets the row that there is for an event, or None, and the event as a `Happened`
+        (entity, event, version, at, by, correlation); it returns the row as it is then, or None if there is
+        none any more. It is pure, and its annotation names the type of the rows, a dataclass or a pydantic
+        model. `key` names what finds a row: the entity, and fields of the events. Personal fields are
+        sealed texts. When the function changes, the view is made from all events once more.
+        """
+
+        def declare(function: Callable[..., Any]) -> Callable[..., Any]:
+            self._add_projection(function, frozenset(events), key, store, name or function.__name__)
+            return function
+
+        return declare
+
+    def _add_projection(
+        self,
+        function: Callable[..., Any],
+        events: frozenset[type],
+        key: str | Sequence[str],
+        store: str | None,
+        name: str,
+    ) -> None:
+        from headrace.sourcing.projections import make_projection
+
+        self._check_new_view("projection", name)
+        keys = (key,) if isinstance(key, str) else tuple(key)
+        self.projections[name] = make_projection(
+            function, events, self.entity_types, key=keys, name=name, store=store
+        )
+
+    def _check_new_view(self, what: str, name: str) -> None:
+        _check_name(what, name)
+        if name in self.views or name in self.projections:
+            raise ConfigError(f"{name!r} is declared twice; rename one of them")
 
     @property
     def entities(self) -> "Entities":
@@ -615,9 +660,7 @@ class App:
         last: Last | None = None,
         history_us: int | None = None,
     ) -> None:
-        _check_name("view", name)
-        if name in self.views:
-            raise ConfigError(f"{name!r} is declared twice; rename one of them")
+        self._check_new_view("view", name)
         keys = (key,) if isinstance(key, str) else tuple(key)
         doc = (function.__doc__ or "").strip().partition("\n")[0]
         self.views[name] = View(

@@ -32,7 +32,8 @@ class RunOptions:
     `log` is where an embedded log listens; without it, where it did last.
     `identity` is who the application is towards the log at `bootstrap`; an embedded log
     asks nobody. `conf` are settings of Spark. `rebuild` rebuilds all views, `rebuild_views`
-    these only. `buckets` is the number of buckets that state is spread over; without it, that of before.
+    these only; with `compare` what differs from the old rows is shown first, and the new ones wait for a
+    decision. `buckets` is the number of buckets that state is spread over; without it, that of before.
     `http` is the address of the console, which is not started without one.
     `max_records_per_batch` and
     `max_bytes_per_batch` are those of the source, for every query; 0 means no limit. With a
@@ -55,6 +56,7 @@ class RunOptions:
     conf: Mapping[str, str] = field(default_factory=dict)
     rebuild: bool = False
     rebuild_views: tuple[str, ...] = ()
+    compare: bool = False
     buckets: int | None = None
     until_caught_up: bool = False
     trigger_ms: int = 0

@@ -7,7 +7,8 @@ carries each command out once: events, answer and progress are one transaction (
 
 Promises: commands for one entity are carried out one after the other, in the order of the log;
 an answered command's events are on disk; one command id is carried out once. Commands do
-not involve Spark. May import `client`, `personal`, `records` and below.
+not involve Spark. `projections` are views that the serving processes keep. May import `views`, `client`,
+`personal`, `records` and below.
 """
 
 from typing import TYPE_CHECKING

@@ -17,7 +17,7 @@ import orjson
 
 from headrace.errors import ConfigError, RequestError
 from headrace.nearest import no_such
-from headrace.personal import mentions_personal, personal_fields
+from headrace.personal import is_sealed, mentions_personal, personal_fields
 from headrace.sourcing.values import (
     fields_of,
     from_json,
@@ -26,9 +26,10 @@ from headrace.sourcing.values import (
     spark_type,
     to_json,
     union_members,
+    with_fields,
 )
 
-__all__ = ["EntityType", "Rejected", "make_entity_type"]
+__all__ = ["EntityType", "Rejected", "code_of", "make_entity_type"]
 
 Decide = Callable[..., Any]
 Evolve = Callable[..., Any]
@@ -152,7 +153,22 @@ class EntityType:
         """A command of any version; raises RequestError, whose message names the field that is wrong."""
         return self._read("command", self.commands, name, version, data)
 
+    def read_sealed_event(self, name: str, version: int, data: Any) -> Any:
+        """An event of any version whose personal fields are sealed, as texts; raises RequestError."""
+        name, data = self._current("event", self.events, name, version, data)
+        personal = self.personal_in_events.get(name, frozenset())
+        sealed = {each: data[each] for each in personal if is_sealed(data.get(each))}
+        made = from_json(self.events[name], {**data, **dict.fromkeys(sealed)})
+        return with_fields(made, sealed) if sealed else made
+
     def _read(self, what: str, known: Mapping[str, Any], name: str, version: int, data: Any) -> Any:
+        name, data = self._current(what, known, name, version, data)
+        return from_json(known[name], data)
+
+    def _current(
+        self, what: str, known: Mapping[str, Any], name: str, version: int, data: Any
+    ) -> tuple[str, Any]:
+        """The name and the data in the current version; raises RequestError if that is not known."""
         while (step := self._upcasters.get((name, version))) is not None:
             data, name, version = step.function(dict(data)), step.into, version + 1
         if name not in known:
@@ -162,7 +178,7 @@ class EntityType:
                 f"{self.name}: {what} {name} of version {version} was written by newer code; "
                 f"this one knows version {self.version_of(name)}"
             )
-        return from_json(known[name], data)
+        return name, data
 
     # --- states and descriptions --------------------------------------------------------------
 
@@ -177,11 +193,13 @@ class EntityType:
         """Changes when snapshots must not be used any more: with the state's fields, `evolve`, the upcasters
         and the number `snapshots`."""
         parts = [str(self.snapshots), repr(_schema(type(self.initial))), repr(to_json(self.initial))]
-        parts += [_code_of(self.evolve)]
-        parts += [
-            f"{key}{each.into}{_code_of(each.function)}" for key, each in sorted(self._upcasters.items())
-        ]
+        parts += [code_of(self.evolve)]
+        parts += self.upcasting()
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+    def upcasting(self) -> list[str]:
+        """What the upcasters do, as far as their own code shows."""
+        return [f"{key}{each.into}{code_of(each.function)}" for key, each in sorted(self._upcasters.items())]
 
     def event_schema(self) -> str:
         """The columns of the events as a stream, in Spark's DDL: `data` has the fields of all types."""
@@ -322,7 +340,7 @@ def _schema(kind: Any) -> dict[str, Any]:
     return json_schema(kind)
 
 
-def _code_of(function: Callable[..., Any]) -> str:
+def code_of(function: Callable[..., Any]) -> str:
     """What a function does, as far as its own code shows; comments and line numbers do not count."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     return "" if code is None else _flat(code)

@@ -60,7 +60,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Happened:
-    """An event as a reaction sees it."""
+    """An event as reactions and projections see it."""
 
     entity: str
     event: Any
@@ -68,6 +68,12 @@ class Happened:
     at: datetime
     by: str
     correlation: str
+
+    @classmethod
+    def of(cls, event: Event, made: Any) -> "Happened":
+        """The record of an event, with `made`, the event itself."""
+        at = datetime.fromtimestamp(event.at_ms / 1000, UTC)
+        return cls(event.entity, made, event.version, at, event.by, event.correlation)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +100,7 @@ def commands_of(
     made = kind.read_event(event.type, event.schema, Sealing(kind, find_keys).open_event(event).data)
     if type(made) not in reaction.events:
         return []
-    at = datetime.fromtimestamp(event.at_ms / 1000, UTC)
-    happened = Happened(event.entity, made, event.version, at, event.by, event.correlation)
+    happened = Happened.of(event, made)
     place = format_source(topic, event.partition, event.offset)
     return [
         (

@@ -7,7 +7,7 @@ What a member owns is the group's decision; that only the owner writes is enforc
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -20,6 +20,7 @@ from headrace.errors import HeadraceError, RequestError
 from headrace.records import Record
 from headrace.sourcing.entity_type import EntityType
 from headrace.sourcing.owner import PartitionOwner
+from headrace.sourcing.projections import Projection, ProjectionStart, ProjectionWorker
 from headrace.sourcing.reactions import Reaction, ReactionWorker, start_reactions
 from headrace.sourcing.records import Topics
 from headrace.sourcing.sealing import FindKeys, no_keys
@@ -57,9 +58,11 @@ class EntityServer:
         clock: Clock | None = None,
         on_message: Callable[[str], None] = lambda _: None,
         find_keys: FindKeys = no_keys,
+        projections: Iterable[tuple[Projection, ProjectionStart]] = (),
     ) -> None:
         self._connection = connection
         self._app = app
+        self._projections = tuple(projections)
         self._kinds = {Topics.of(app, each.name).commands: each for each in kinds.values()}
         self._reactions = tuple(reactions)
         self._session_timeout_ms = session_timeout_ms
@@ -110,24 +113,40 @@ class EntityServer:
                 each.join()
 
     def _start_workers(self) -> list[threading.Thread]:
-        """The threads of reactions and timers, if there are any reactions."""
-        if not self._reactions:
-            return []
-        create_timers_topic(self._connection, self._app)
-        start_reactions(self._connection, self._app, self._reactions)
-        timers = TimerWorker(self._connection, self._app, self._stopping, self._clock, self._say)
-        targets = [(timers_topic(self._app), timers.run)]
-        for each in self._reactions:
-            worker = ReactionWorker(
-                self._connection, self._app, each, self._stopping, self._say, self._find_keys
-            )
-            targets.append((each.name, worker.run))
+        """The threads of projections, reactions and timers."""
+        targets = [*self._reacting(), *self._projecting()]
         threads = [
-            threading.Thread(target=run, name=f"headrace-{name}", daemon=True) for name, run in targets
+            threading.Thread(target=self._guarded, args=(run,), name=f"headrace-{name}", daemon=True)
+            for name, run in targets
         ]
         for thread in threads:
             thread.start()
         return threads
+
+    def _reacting(self) -> Iterator[tuple[str, Callable[[], None]]]:
+        if not self._reactions:
+            return
+        create_timers_topic(self._connection, self._app)
+        start_reactions(self._connection, self._app, self._reactions)
+        timers = TimerWorker(self._connection, self._app, self._stopping, self._clock, self._say)
+        yield timers_topic(self._app), timers.run
+        for each in self._reactions:
+            worker = ReactionWorker(
+                self._connection, self._app, each, self._stopping, self._say, self._find_keys
+            )
+            yield each.name, worker.run
+
+    def _projecting(self) -> Iterator[tuple[str, Callable[[], None]]]:
+        for each, start in self._projections:
+            worker = ProjectionWorker(self._connection, self._app, each, start, self._stopping)
+            yield each.name, worker.run
+
+    def _guarded(self, run: Callable[[], None]) -> None:
+        """What nobody expected ends the server, and not only a thread of it."""
+        try:
+            run()
+        except BaseException as error:  # a thread's outer edge
+            self._failure = error
 
     def _raise_failure(self) -> None:
         """Ends the server when a partition cannot be served: another process may, or says why not."""

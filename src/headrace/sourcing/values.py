@@ -20,7 +20,16 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from headrace.errors import ConfigError, RequestError
 
-__all__ = ["fields_of", "from_json", "is_model", "json_schema", "spark_type", "to_json", "union_members"]
+__all__ = [
+    "fields_of",
+    "from_json",
+    "is_model",
+    "json_schema",
+    "spark_type",
+    "to_json",
+    "union_members",
+    "with_fields",
+]
 
 _PLAIN = (str, int, float, bool, type(None))
 _TEXT = {Decimal: "decimal", datetime: "date-time", date: "date", uuid.UUID: "uuid", bytes: "byte"}
@@ -277,6 +286,13 @@ def fields_of(kind: Any) -> dict[str, Any]:
             for name, each in kind.model_fields.items()
         }
     return dict(_shape(kind).hints)
+
+
+def with_fields(value: Any, fields: Mapping[str, Any]) -> Any:
+    """The model with other values of these fields, which are not checked."""
+    if _is_pydantic(type(value)):
+        return value.model_copy(update=dict(fields))
+    return dataclasses.replace(value, **fields)
 
 
 def spark_type(kind: Any) -> str:

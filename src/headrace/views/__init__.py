@@ -12,7 +12,7 @@ the store that needs them.
 
 from headrace.change_kind import ChangeKind
 from headrace.views.as_of import AsOf, history_view, parse_as_of, read_as_of
-from headrace.views.batch import StagedChanges, ViewBatch, net_changes
+from headrace.views.batch import StagedChanges, ViewBatch, net_changes, rows_as_changes
 from headrace.views.changes import ViewChange
 from headrace.views.conditions import parse_condition, parse_order
 from headrace.views.formats import csv_line, dumps, from_json, rows_to_csv, rows_to_json, to_json
@@ -50,6 +50,7 @@ __all__ = [
     "parse_order",
     "read_as_of",
     "require_store_url",
+    "rows_as_changes",
     "rows_to_csv",
     "rows_to_json",
     "select",

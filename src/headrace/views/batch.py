@@ -23,6 +23,7 @@ __all__ = [
     "last_rows",
     "net_changes",
     "overlaid",
+    "rows_as_changes",
 ]
 
 Offsets = Mapping[str, Mapping[int, int]]
@@ -164,6 +165,14 @@ def changed_rows(schema: ViewSchema, changes: pa.Table) -> ChangedRows:
         after=_rows(schema, "after", changes, keys),
         has_after=pc.invert(removes).to_pylist(),
     )
+
+
+def rows_as_changes(rows: pa.Table) -> pa.Table:
+    """Whole rows, each as the change that brings it."""
+    chunks = rows.combine_chunks().to_struct_array().chunks
+    after = chunks[0] if chunks else pa.array([], pa.struct(list(rows.schema)))
+    kind = pa.repeat(pa.scalar(int(ChangeKind.CLOSE), pa.int8()), rows.num_rows)
+    return pa.table({"kind": kind, "before": pa.nulls(rows.num_rows, after.type), "after": after})
 
 
 def last_rows(keys: pa.Table) -> pa.Array | None:

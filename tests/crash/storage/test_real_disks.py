@@ -18,7 +18,6 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from headrace.app.query.checkpoint.shadow_build import rows_as_changes
 from headrace.errors import DiskError
 from headrace.storage import PartitionLog, TopicConfig
 from headrace.streams.engine.messages import BlobKind
@@ -26,7 +25,7 @@ from headrace.streams.engine.spill import SpillFiles
 from headrace.streams.engine.state.files import BucketFiles
 from headrace.streams.engine.state.log import Head
 from headrace.testing.batches import batch, read_all
-from headrace.views import ViewBatch, ViewSchema, open_store
+from headrace.views import ViewBatch, ViewSchema, open_store, rows_as_changes
 
 COUNTS = ViewSchema("names", ("name",), pa.schema([("name", pa.string())]))
 BATCH_BYTES = 100_000

@@ -51,7 +51,7 @@ def serving(bootstrap, kinds, app="bank", **options):
 class ServerProcess:
     """`headrace serve` on a file, started as `headrace run` does; `kill` is SIGKILL."""
 
-    def __init__(self, bootstrap, file=ACCOUNTS):
+    def __init__(self, bootstrap, file=ACCOUNTS, *arguments, environment=None):
         self._process = subprocess.Popen(
             [
                 sys.executable,
@@ -63,11 +63,17 @@ class ServerProcess:
                 bootstrap,
                 "--json",
                 "--until-stdin-closes",
+                *arguments,
             ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, STOPPED_BY_INPUT: "1", "PYTHONPATH": os.pathsep.join(sys.path)},
+            env={
+                **os.environ,
+                STOPPED_BY_INPUT: "1",
+                "PYTHONPATH": os.pathsep.join(sys.path),
+                **(environment or {}),
+            },
         )
 
     def wait_ready(self):

@@ -88,7 +88,7 @@ def lambda_named(name, function):
 def test_a_reaction_to_what_is_no_event_is_refused(app):
     with pytest.raises(ConfigError, match="Deposit is not an event of any entity"):
         app.react(Deposit)(lambda_named("wrong", lambda happened: None))
-    with pytest.raises(ConfigError, match="nothing is no event"):
+    with pytest.raises(ConfigError, match="nothing is not an event"):
         app.react()(lambda_named("wrong", lambda happened: None))
     app.react(Deposited)(lambda_named("twice", lambda happened: None))
     with pytest.raises(ConfigError, match="declared twice"):

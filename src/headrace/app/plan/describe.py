@@ -20,8 +20,8 @@ from headrace.app.status.description import (
     StoreDescription,
     StreamDescription,
     ViewDescription,
+    describe_store,
 )
-from headrace.app.status.store_urls import absolute_url, password_variable, without_password
 from headrace.streams.operators import Hopping, Session, Sliding, Window
 
 __all__ = ["describe_app"]
@@ -31,7 +31,7 @@ def describe_app(
     plan: AppPlan, stores: Mapping[str, str], *, bootstrap: str, file: str | None, folder: Path
 ) -> AppDescription:
     """Everything that may be known of the plan; `stores` are the URLs by view, relative to `folder`."""
-    described = {view: _store(absolute_url(url, folder)) for view, url in stores.items()}
+    described = {view: describe_store(url, folder) for view, url in stores.items()}
     graph = graph_of(plan)
     drawn = list(_parts(plan, graph))
     declared = list(plan.app.views)
@@ -125,13 +125,6 @@ def _graph_operator(planned: PlannedGraph, place: int) -> OperatorDescription:
         for edge in node.edges
     ]
     return OperatorDescription(name=node.name, node=f"step:{planned.view.name}:{place}", inputs=tuple(inputs))
-
-
-def _store(url: str) -> StoreDescription:
-    shown, password = without_password(url)
-    return StoreDescription(
-        url=shown, password_variable=None if password is None else password_variable(shown)
-    )
 
 
 def _stream(planned: PlannedStream, words: str) -> StreamDescription:

@@ -114,13 +114,17 @@ class ConsoleSidecar(Sidecar):
 class EntitySidecar(Sidecar):
     """`headrace serve`, which carries out the commands of the application's entities."""
 
-    def __init__(self, data: Path, file: Path, connection: Connection) -> None:
+    def __init__(
+        self, data: Path, file: Path, connection: Connection, *, compare: bool, say: Callable[[str], None]
+    ) -> None:
         child = ChildProcess(
-            ["serve", str(file), "--bootstrap", connection.bootstrap_servers],
+            ["serve", str(file), "--bootstrap", connection.bootstrap_servers, "--data", str(data)]
+            + (["--compare"] if compare else []),
             name="the server of entities",
             listen=None,
             messages=data / "serve.messages",
             environment={**connection.environment(), **key_place(data).environment()},
+            on_line=lambda line: say(str(line.get("message", ""))),
         )
         super().__init__(child, "the server of entities")
 
@@ -183,7 +187,8 @@ def start_console(
     """The application's console, unless it is to have none; it starts while Spark does."""
     if options.http is None:
         return None
-    urls = [url for url in (app.store, *(view.store for view in app.views.values())) if url is not None]
+    stores = [view.store for view in app.views.values()] + [each.store for each in app.projections.values()]
+    urls = [url for url in (app.store, *stores) if url is not None]
     begin = partial(
         ConsoleSidecar,
         options.data.resolve(),
@@ -236,7 +241,9 @@ def start_entities(
     """The server of the application's entities, if it has any; more of them may run elsewhere."""
     if not app.entity_types or options.file is None or options.until_caught_up:
         return None
-    server = EntitySidecar(options.data.resolve(), options.file.resolve(), connection)
+    server = EntitySidecar(
+        options.data.resolve(), options.file.resolve(), connection, compare=options.compare, say=say
+    )
     cleanup.callback(server.end)
     say(f"entities: {', '.join(app.entity_types)} (process {server.pid})")
     return server

@@ -76,6 +76,7 @@ def open_stores(
     specs: Mapping[str, StreamSpec],
     graph_specs: Mapping[str, Mapping[str, StreamSpec]],
     ending: contextlib.ExitStack,
+    say: Callable[[str], None],
 ) -> OpenedStores:
     """The stores, ready for the next batch of each view's query, whose id is given by view.
 
@@ -100,7 +101,7 @@ def open_stores(
     targets = _Targets(plan, options, connection, specs)
     for planned in plan.streams:
         of_stream = partial(_only, planned.name, targets)
-        builds |= _hidden(planned.views, of_stream, stores, options, query_ids, ending)
+        builds |= _hidden(planned.views, of_stream, stores, options, query_ids, ending, say)
         folder = options.query_folder(planned.name)
         for name in [each.view.name for each in planned.views if each.view.name in stores]:
             found = builds[name].reflected() if name in builds else stores[name].reflected(name)
@@ -108,7 +109,7 @@ def open_stores(
     for flow in plan.graphs:
         name = flow.view.name
         builds |= _hidden(
-            [flow], partial(targets.of_topics, graph_specs[name]), stores, options, query_ids, ending
+            [flow], partial(targets.of_topics, graph_specs[name]), stores, options, query_ids, ending, say
         )
         found = builds[name].reflected() if name in builds else stores[name].reflected(name)
         _require_batches(found, name, query_ids[name], graph_folder(options.data, name))
@@ -175,6 +176,7 @@ def _hidden(
     options: RunOptions,
     query_ids: Mapping[str, str],
     ending: contextlib.ExitStack,
+    say: Callable[[str], None],
 ) -> dict[str, ShadowBuild]:
     """Builds of a query's views that now show the work of another query; `targets` by topic."""
     others = [
@@ -188,7 +190,15 @@ def _hidden(
     builds = {}
     for view in others:
         name = view.view.name
-        build = ShadowBuild(stores[name], view.schema, query_ids[name], data=options.data, targets=wanted)
+        build = ShadowBuild(
+            stores[name],
+            view.schema,
+            query_ids[name],
+            data=options.data,
+            targets=wanted,
+            compare=options.compare,
+            say=say,
+        )
         ending.callback(build.close)
         builds[name] = build
     return builds

@@ -129,7 +129,7 @@ class Launcher:
         ids |= {name: manifest.query_id for name, manifest in (*frames.items(), *graphs.items())}
         specs = {each.name: manifests[each.name].spec(each.stream.spec) for each in plan.streams}
         graph_specs = {each.view.name: specs_of(each, graphs[each.view.name]) for each in plan.graphs}
-        opened = open_stores(plan, options, self.connection, ids, specs, graph_specs, cleanup)
+        opened = open_stores(plan, options, self.connection, ids, specs, graph_specs, cleanup, self.say)
         starter = _Starter(
             self.spark,
             plan.app.name,
@@ -211,7 +211,8 @@ def _require_dataflows(plan: AppPlan, views: Collection[str]) -> None:
         if name not in own:
             raise ConfigError(
                 f"view {name!r} cannot be rebuilt alone: only views over several topics have a query of "
-                f"their own ({', '.join(own) or 'there are none'}). Run with --rebuild to rebuild all views"
+                f"their own ({', '.join(own) or 'there are none'}), and projections. Run with "
+                "--rebuild to rebuild all views"
             )
 
 

@@ -33,6 +33,7 @@ from headrace.app.processes.sidecars import (
     start_entities,
     start_followers,
 )
+from headrace.app.projected import projection_stores, request_rebuilds, with_projections
 from headrace.app.query.checkpoint import (
     ShadowBuild,
     SideProgress,
@@ -207,7 +208,7 @@ class Running:
 
     def launch(self, *, rebuild: bool, progress: Mapping[str, SideProgress] | None = None) -> None:
         """Starts all queries from their checkpoints, or, with `rebuild`, from the log."""
-        views = () if self._launched is not None else self.options.rebuild_views
+        views = () if self._launched is not None else self._rebuilt_alone()
         self._launched = launched = self.launcher.launch(
             self._cleanup, rebuild=rebuild, rebuild_views=views, progress=progress
         )
@@ -228,6 +229,10 @@ class Running:
             query = RunningQuery(name, start, start(), start.raised)
             self._cleanup.callback(query.stop)
             self.queries[name] = query
+
+    def _rebuilt_alone(self) -> list[str]:
+        """The views that Spark is to rebuild alone; projections are none of its."""
+        return [each for each in self.options.rebuild_views if each not in self.plan.app.projections]
 
     def end(self) -> None:
         """Stops the queries and closes their stores."""
@@ -327,6 +332,7 @@ class Running:
     def _rebuild(self) -> None:
         self.say("rebuilding all views from the log; the old ones are served until that is done")
         self._rebuild_requested.clear()
+        request_rebuilds(self.plan.app, self.options.data, self.plan.app.projections, compare=False)
         self.end()
         self.alert_monitor.forget()
         self._cleanup = contextlib.ExitStack()
@@ -356,7 +362,7 @@ class Running:
         """The queries have read everything there was, so what they have built is complete."""
         for build in self._builds:
             build.show_if_caught_up()
-            build.show()
+            build.show_or_hold()
 
 
 @contextlib.contextmanager
@@ -403,6 +409,7 @@ def running(
             _describe(plan, options, connection)
             alert_monitor = AlertMonitor((each.stream for each in plan.streams), connection)
             cleanup.callback(alert_monitor.close)
+            _request_rebuilds(app, options)
             reporter = _reporter(status_file, alert_monitor, on_batch)
             ownership = Ownership(connection, app.name, options.url or options.data)
             cleanup.callback(ownership.release)
@@ -446,7 +453,8 @@ def _checkpoints(plan: AppPlan, options: RunOptions) -> UrlCheckpoints | None:
     if options.url is None:
         return None
     frames = [each.view.name for each in plan.frames]
-    refuse_local_stores(store_urls(plan, options.data), frames, options.url)
+    stores = {**store_urls(plan, options.data), **projection_stores(plan.app, options.data)}
+    refuse_local_stores(stores, frames, options.url)
     checkpoints = UrlCheckpoints(options.url, options.data)
     checkpoints.require_usable()
     return checkpoints
@@ -472,6 +480,12 @@ def _reporter(
     return report
 
 
+def _request_rebuilds(app: App, options: RunOptions) -> None:
+    """Projections are rebuilt by those who serve the entities."""
+    asked = app.projections if options.rebuild else app.projections.keys() & set(options.rebuild_views)
+    request_rebuilds(app, options.data, asked, compare=options.compare)
+
+
 def _describe(plan: AppPlan, options: RunOptions, connection: Connection) -> None:
     """Writes the application's description to the data folder, for the processes beside it."""
     file = None if options.file is None else str(options.file.resolve())
@@ -479,4 +493,4 @@ def _describe(plan: AppPlan, options: RunOptions, connection: Connection) -> Non
     described = describe_app(
         plan, stores, bootstrap=connection.bootstrap_servers, file=file, folder=Path.cwd()
     )
-    write_description(options.data, described)
+    write_description(options.data, with_projections(described, plan.app, options.data, Path.cwd()))

@@ -4,6 +4,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
@@ -12,6 +13,7 @@ from headrace.app.options import RunOptions
 from headrace.app.plan.names import dead_topic, late_topic
 from headrace.app.processes.embedded_log import EmbeddedLog, start_log
 from headrace.app.processes.sidecars import Sidecar, start_console, start_entities
+from headrace.app.projected import request_rebuilds, with_projections
 from headrace.app.status.description import AppDescription, write_description
 from headrace.app.status.lock import locked
 from headrace.client import Connection
@@ -58,7 +60,10 @@ def serving(
             log = start_log(options, cleanup, on_message)
             connection = Connection(bootstrap_servers=log.bootstrap)
         on_message(f"log: {connection.bootstrap_servers}" + (f" (process {log.pid})" if log else ""))
-        write_description(options.data, _description(app, options, connection))
+        described = _description(app, options, connection)
+        write_description(options.data, with_projections(described, app, options.data, Path.cwd()))
+        wanted = app.projections if options.rebuild else options.rebuild_views
+        request_rebuilds(app, options.data, wanted, compare=options.compare)
         commands: SimpleQueue[Mapping[str, Any]] = SimpleQueue()
         console = start_console(app, options, connection, commands, on_message, cleanup)
         server = start_entities(app, options, connection, on_message, cleanup)

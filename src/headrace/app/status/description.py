@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from headrace.app.status.json_files import read_json, write_json
-from headrace.app.status.store_urls import with_password
+from headrace.app.status.store_urls import absolute_url, password_variable, with_password, without_password
 from headrace.errors import ConfigError
+from headrace.json_files import read_json, write_json
 
 __all__ = [
     "AppDescription",
@@ -25,6 +25,7 @@ __all__ = [
     "StoreDescription",
     "StreamDescription",
     "ViewDescription",
+    "describe_store",
     "read_description",
     "write_description",
 ]
@@ -56,6 +57,14 @@ class StoreDescription:
         return self.url if password is None else with_password(self.url, password)
 
 
+def describe_store(url: str, folder: Path) -> StoreDescription:
+    """A store by its URL, whose path may be relative to `folder`."""
+    shown, password = without_password(absolute_url(url, folder))
+    return StoreDescription(
+        url=shown, password_variable=None if password is None else password_variable(shown)
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamDescription:
     """A topic that the application reads; `late` is drop or correct."""
@@ -75,7 +84,7 @@ class StreamDescription:
 class ViewDescription:
     """A view, or a derived topic.
 
-    `kind` is tumbling, hopping, sliding, session, rows or frame; `window` the window in
+    `kind` is tumbling, hopping, sliding, session, rows, frame or projection; `window` the window in
     words, None without one. `query` names the query that keeps it, `stream` the topic it
     reads, None where only Spark knows. `topic` is a derived topic's name; one of rows has
     no `store`. `history_us` is how far back a table can be read as it was.

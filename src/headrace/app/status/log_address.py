@@ -4,10 +4,10 @@ import re
 import socket
 from pathlib import Path
 
-from headrace.app.status.json_files import write_json
 from headrace.app.status.lock import is_running
 from headrace.checked_json import decode_fields
 from headrace.errors import ConfigError
+from headrace.json_files import write_json
 
 __all__ = ["keep_address", "last_address", "running_address"]
 

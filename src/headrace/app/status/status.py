@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.app.status.batch_report import BatchReport
-from headrace.app.status.json_files import read_json, write_json
+from headrace.json_files import read_json, write_json
 
 __all__ = [
     "AppStatus",

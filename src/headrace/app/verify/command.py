@@ -14,6 +14,7 @@ from headrace.app.plain_frame import reading_from
 from headrace.app.plan.dataflow import PlannedGraph
 from headrace.app.plan.planner import AppPlan, plan_app
 from headrace.app.processes.embedded_log import start_log
+from headrace.app.projected import projection_stores
 from headrace.app.query.checkpoint import Manifest, last_commit, reading_place
 from headrace.app.query.places import graph_folder
 from headrace.app.query.sinks import ignore
@@ -23,7 +24,7 @@ from headrace.app.run.preflight import refuse_unsupported
 from headrace.app.run.spark import start_spark
 from headrace.app.status.lock import locked
 from headrace.app.status.log_address import running_address
-from headrace.app.verify.recompute import Verdict, verify_graph, verify_view
+from headrace.app.verify.recompute import Verdict, verify_graph, verify_projection, verify_view
 from headrace.client import Connection
 from headrace.errors import ConfigError, HeadraceError
 from headrace.streams.dataflow import why_not_replayed
@@ -44,8 +45,12 @@ def verified(
     run on the same folder, or starts it if none runs.
     Raises ConfigError if there is nothing to verify.
     """
-    if only is not None and only not in app.views:
-        raise ConfigError(f"{app.name} has no view {only!r}; it has {', '.join(app.views)}")
+    if only is not None and only not in {**app.views, **app.projections}:
+        raise ConfigError(f"{app.name} has no view {only!r}; it has {', '.join(app.views | app.projections)}")
+    if app.projections and only not in app.views:
+        yield from _verified_projections(app, options, only)
+    if not app.views or only in app.projections:
+        return
     with planned_app(app, options) as (spark, plan, connection, options):
         for frame in plan.frames:
             if only in (None, frame.view.name):
@@ -72,6 +77,28 @@ def verified(
                 yield verdict
 
 
+def _verified_projections(app: App, options: RunOptions, only: str | None) -> Iterator[Verdict]:
+    """Those of projections, which need no Spark."""
+    with contextlib.ExitStack() as cleanup:
+        options = _readable(options, cleanup)
+        connection = options.wait_for_log() or _find_log(options, cleanup)
+        for name, url in projection_stores(app, options.data).items():
+            if only not in (None, name):
+                continue
+            try:
+                with contextlib.closing(open_store(url, connection=connection)) as store:
+                    yield verify_projection(app.name, app.projections[name], store, connection)
+            except Exception as error:  # one view's; also what a user's own code raises
+                yield Verdict(view=name, failure=_cause(error, name))
+
+
+def _readable(options: RunOptions, cleanup: contextlib.ExitStack) -> RunOptions:
+    """The options with a data folder that can be read here; raises ConfigError if there is none."""
+    if options.url is None and not options.data.is_dir():
+        raise ConfigError(f"there is no {options.data}; run the application first, or name its --data")
+    return cleanup.enter_context(reading_place(options))
+
+
 class PlannedApp(NamedTuple):
     """A Spark, an application's plan, its log, and its data folder as this process can read it."""
 
@@ -85,10 +112,8 @@ class PlannedApp(NamedTuple):
 def planned_app(app: App, options: RunOptions) -> Iterator[PlannedApp]:
     """Everything that recomputing takes; the log is started if it does not run."""
     refuse_unsupported(options)
-    if options.url is None and not options.data.is_dir():
-        raise ConfigError(f"there is no {options.data}; run the application first, or name its --data")
     with contextlib.ExitStack() as cleanup:
-        options = cleanup.enter_context(reading_place(options))
+        options = _readable(options, cleanup)
         connection = options.wait_for_log() or _find_log(options, cleanup)
         spark = start_spark(app.name, options, connection, cleanup)
         cleanup.enter_context(reading_from(spark, connection))

@@ -14,16 +14,19 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from headrace.app.plan.dataflow import PlannedGraph
 from headrace.app.plan.planner import PlannedStream, PlannedView
-from headrace.app.query.checkpoint import BUCKETS, FORMAT, Manifest, rows_as_changes
+from headrace.app.query.checkpoint import BUCKETS, FORMAT, Manifest
 from headrace.app.query.graphs import specs_of
 from headrace.app.query.sinks import BY_CLOCK, HIDDEN, row_changes
 from headrace.client import EARLIEST, Connection, RawFetcher
 from headrace.errors import RequestError
+from headrace.sourcing import Topics
+from headrace.sourcing.projections import Projection, replayed_projection
 from headrace.streams import PROCESSING_TIME, Start, StreamSpec, parse_start
 from headrace.streams.dataflow import Graph, replayed_view
 from headrace.streams.engine import replayed_results, replayed_rows
 from headrace.streams.operators import recompute_latest
-from headrace.views import Reflected, Snapshot, ViewSchema, ViewStore, dumps, net_changes, rows_to_json
+from headrace.views import Reflected, Snapshot, ViewSchema, ViewStore, dumps, net_changes, rows_as_changes
+from headrace.views.rebuilt import differing_rows
 
 __all__ = [
     "KeyDifference",
@@ -35,6 +38,7 @@ __all__ = [
     "require_whole_log",
     "stream_as_read",
     "verify_graph",
+    "verify_projection",
     "verify_view",
 ]
 
@@ -137,6 +141,33 @@ def verify_graph(
         differences=differences,
         reflected=served.reflected,
         failure=failure,
+    )
+
+
+def verify_projection(app: str, projection: Projection, store: ViewStore, connection: Connection) -> Verdict:
+    """Makes a projection's rows from the events that it reflects, and compares.
+
+    Raises RequestError where that cannot be done: other code made the rows, or events are gone.
+    """
+    name = projection.name
+    if name not in store.views():
+        raise RequestError(f"{name} has not been built yet; serve the application")
+    served = store.snapshot(name)
+    made_by = served.reflected.query_id or projection.fingerprint()
+    if made_by.partition(".")[0] != projection.fingerprint():
+        raise RequestError(
+            f"{name} was made by other code than the application has now: serve the application, which makes "
+            "it anew, and verify then"
+        )
+    ends = served.reflected.offsets.get(Topics.of(app, projection.kind.name).events, {})
+    recomputed = replayed_projection(projection, app, connection, ends)
+    names = projection.schema.columns.names
+    differences = differing_rows(projection.key, served.rows.select(names), recomputed.select(names))
+    return Verdict(
+        view=name,
+        rows=served.rows.num_rows,
+        differences=tuple(KeyDifference(*each) for each in differences),
+        reflected=served.reflected,
     )
 
 
@@ -251,24 +282,7 @@ def compare(
 
 
 def _differences(key: Sequence[str], served: pa.Table, recomputed: pa.Table) -> Iterator[KeyDifference]:
-    ours, theirs = (_by_key(key, table) for table in (served, recomputed))
-    for each in sorted(ours.keys() | theirs.keys()):
-        one, other = ours.get(each), theirs.get(each)
-        if one != other:
-            found = one or other or {}
-            yield KeyDifference({name: found[name] for name in key}, one, other)
-
-
-def _by_key(key: Sequence[str], table: pa.Table) -> dict[str, dict[str, Any]]:
-    """Rows by their key, in a form in which equal bits are equal and nothing else is.
-
-    A key that is there again has a name of its own, so that the other side has no such row.
-    """
-    found: dict[str, dict[str, Any]] = {}
-    for row in rows_to_json(table):
-        name = dumps([row[each] for each in key])
-        found[f"{name} again" if name in found else name] = row
-    return found
+    return (KeyDifference(*each) for each in differing_rows(key, served, recomputed))
 
 
 def _recompute(

@@ -124,10 +124,18 @@ def run(
         typer.Option(
             "--rebuild-view",
             metavar="VIEW",
-            help="Rebuild this view over several topics from the log, and leave the others as they are. "
-            "May be repeated.",
+            help="Rebuild this view over several topics, or this projection, from the log, and leave the "
+            "others as they are. May be repeated.",
         ),
     ] = None,
+    compare: Annotated[
+        bool,
+        typer.Option(
+            "--compare",
+            help="Compare rebuilt views with the old ones, and wait for `headrace views switch` if anything "
+            "differs.",
+        ),
+    ] = False,
     buckets: Annotated[
         int | None,
         typer.Option(
@@ -181,6 +189,7 @@ def run(
         conf=parse_settings(conf or ()),
         rebuild=rebuild,
         rebuild_views=tuple(rebuild_view or ()),
+        compare=compare,
         buckets=buckets,
         sinks=sinks,
         until_caught_up=until_caught_up,

@@ -56,6 +56,14 @@ Sealed = Annotated[
         help="Leave personal fields sealed; states are made as if their subjects had been forgotten.",
     ),
 ]
+DataFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--data",
+        metavar="DIR",
+        help="Data folder of the application. Default: .headrace/APP.",
+    ),
+]
 UntilStdinCloses = Annotated[
     bool,
     typer.Option(
@@ -68,12 +76,29 @@ UntilStdinCloses = Annotated[
 def serve(
     file: File,
     bootstrap: OptionalBootstrap = None,
+    data: DataFolder = None,
+    rebuild_view: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--rebuild-view",
+            metavar="VIEW",
+            help="Rebuild this projection from its events. May be repeated.",
+        ),
+    ] = None,
+    compare: Annotated[
+        bool,
+        typer.Option(
+            "--compare",
+            help="Compare a rebuilt projection with the old one, and wait for `headrace views switch` if "
+            "anything differs.",
+        ),
+    ] = False,
     until_stdin_closes: UntilStdinCloses = False,
     traceback: Traceback = False,
     as_json: Json = False,
 ) -> int:
-    """Serve an application's entities: carry out their commands."""
-    from headrace.app import import_app
+    """Serve an application's entities: commands and projections."""
+    from headrace.app import data_place, import_app, projection_starts, request_rebuilds
     from headrace.sourcing import EntityServer
 
     del traceback
@@ -83,7 +108,15 @@ def serve(
     if not loaded.entity_types:
         raise ConfigError(f"application {loaded.name!r} has no entities; declare a type with app.entity")
     connection = _connection(loaded, bootstrap)
+    folder, _ = data_place(None if data is None else str(data), loaded.name)
+    request_rebuilds(loaded, folder, rebuild_view or (), compare=compare)
     _finish_forgetting(loaded, connection, output)
+
+    def tell(message: str) -> None:
+        output.note(message)
+        if as_json:
+            output.line({"message": message})
+
     server = EntityServer(
         connection,
         loaded.name,
@@ -91,6 +124,7 @@ def serve(
         loaded.reactions.values(),
         on_message=output.note,
         find_keys=loaded.find_keys,
+        projections=projection_starts(loaded, folder, compare=compare, say=tell),
     )
     names = ", ".join(loaded.entity_types)
     ready = {"app": loaded.name, "entities": list(loaded.entity_types), "pid": os.getpid()}

@@ -17,7 +17,13 @@ from headrace.cli.failures import UsageError
 from headrace.cli.identity import connection_to
 from headrace.cli.options import Json
 from headrace.cli.records.follow import until_interrupted
-from headrace.cli.show.views import ChangePrinter, described_views, render_rows, render_views
+from headrace.cli.show.views import (
+    ChangePrinter,
+    described_views,
+    render_comparison,
+    render_rows,
+    render_views,
+)
 from headrace.cli.terminal import Output
 from headrace.errors import ConfigError, RequestError, RetriableError
 from headrace.nearest import no_such
@@ -28,9 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DataOption", "app", "described_in", "folder_of"]
 
-app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="List, show and follow the views of an application."
-)
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="List, show, follow and compare views.")
 
 DEFAULT_LIMIT = 100
 POLL_S = 0.2
@@ -152,6 +156,35 @@ def follow(
         compared = found.store is not None and found.store.url.startswith(_WITHOUT_CHANGES)
         for change in _compared(store, view) if compared else _changes(store, view, output):
             printer.show(change)
+
+
+@app.command("compare")
+def compare(
+    view: ViewName, data: DataOption = None, bootstrap: OptionalBootstrap = None, as_json: Json = False
+) -> None:
+    """Compare a rebuilt view with the one that is shown."""
+    from headrace.views.rebuilt import Rebuilds
+
+    del bootstrap
+
+    found = Rebuilds(folder_of(data)).compared(view)
+    Output(as_json=as_json).document(found.to_json(), render_comparison)
+
+
+@app.command("switch")
+def switch(
+    view: ViewName, data: DataOption = None, bootstrap: OptionalBootstrap = None, as_json: Json = False
+) -> None:
+    """Show a rebuilt view in place of the old one."""
+    from headrace.views.rebuilt import Rebuilds
+
+    del bootstrap
+
+    Rebuilds(folder_of(data)).approve(view)
+    Output(as_json=as_json).document(
+        {"view": view, "approved": True},
+        lambda _: f"{view}: the rebuilt rows are shown as soon as the process that keeps them notices",
+    )
 
 
 # --- thin -----------------------------------------------------------------------------------------

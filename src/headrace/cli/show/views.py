@@ -9,7 +9,15 @@ if TYPE_CHECKING:
     from headrace.app.status import AppDescription
     from headrace.views import Condition, ViewChange, ViewSchema
 
-__all__ = ["ChangePrinter", "described_views", "differences", "render_change", "render_rows", "render_views"]
+__all__ = [
+    "ChangePrinter",
+    "described_views",
+    "differences",
+    "render_change",
+    "render_comparison",
+    "render_rows",
+    "render_views",
+]
 
 Row = Mapping[str, Any]
 
@@ -49,6 +57,34 @@ def render_views(data: Mapping[str, Any]) -> str:
 def render_rows(columns: Sequence[str], rows: Sequence[Row]) -> str:
     """An aligned table; what is nested as JSON."""
     return table_text(columns, [[_shown(row[name]) for name in columns] for row in rows])
+
+
+def render_comparison(data: Mapping[str, Any]) -> str:
+    """How many rows of a rebuilt view differ from those that are shown, and the first of them."""
+    view, listed = data["view"], data["differences"]
+    total = data["changed"] + data["added"] + data["removed"]
+    lines = [
+        f"{view}: {data['shown_rows']:,} rows are shown, {data['rebuilt_rows']:,} were rebuilt",
+        f"  {data['changed']:,} differ, {data['added']:,} are new, {data['removed']:,} are gone",
+        *([f"  columns: {data['columns']}"] if data["columns"] else []),
+        *(_difference(each) for each in listed),
+        *([f"  … and {total - len(listed):,} more"] if total > len(listed) else []),
+        f"`headrace views switch {view}` shows the rebuilt ones",
+    ]
+    return "\n".join(lines)
+
+
+def _difference(found: Mapping[str, Any]) -> str:
+    key, shown, rebuilt = found["key"], found["shown"], found["rebuilt"]
+    name = " ".join(f"{field}={cell(value)}" for field, value in key.items())
+    if rebuilt is None:
+        return f"  - {name}"
+    fields = [
+        _value(field, (shown or {}).get(field), value, is_new=shown is None)
+        for field, value in rebuilt.items()
+        if field not in key and (shown is None or shown.get(field) != value)
+    ]
+    return f"  {'+' if shown is None else '~'} {name}: {', '.join(fields)}"
 
 
 def _shown(value: Any) -> Any:

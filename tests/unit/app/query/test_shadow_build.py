@@ -9,12 +9,12 @@ from headrace.app.query.checkpoint.shadow_build import (
     ShadowBuild,
     StageTarget,
     has_come_to,
-    rows_as_changes,
     stale_builds,
 )
 from headrace.errors import FencedError
-from headrace.views import ChangeKind, ViewBatch, ViewSchema, open_store
+from headrace.views import ChangeKind, ViewBatch, ViewSchema, open_store, rows_as_changes
 from headrace.views.formats import rows_to_json
+from headrace.views.rebuilt import Rebuilds
 
 SCHEMA = ViewSchema(
     "counts",
@@ -223,3 +223,45 @@ def test_rows_as_changes_hold_every_value():
         "after": {"place": "a", "kind": 3, "after": ["x"]},
     }
     assert rows_as_changes(rows.slice(0, 0)).num_rows == 0
+
+
+@pytest.fixture
+def comparing(store, tmp_path):
+    """Builds that are to be compared before they are shown; what they said is in `said`."""
+    said = []
+
+    def begin(compare: bool = True) -> ShadowBuild:
+        targets = {"orders": {0: 100}}
+        made = ShadowBuild(
+            store, SCHEMA, "new", data=tmp_path, targets=targets, compare=compare, say=said.append
+        )
+        made.said = said
+        return made
+
+    return begin
+
+
+def test_a_build_that_differs_waits_and_is_kept_up_to_date_until_it_is_approved(store, comparing, tmp_path):
+    build = comparing()
+    build.apply("counts", batch(0, [row("a", 1), row("c", 3)], next_offset=100))
+    assert not build.is_shown and shown(store) == {"a": 1, "b": 2}
+    found = Rebuilds(tmp_path).compared("counts")
+    assert (found.changed, found.added, found.removed, found.newer_records) == (0, 1, 1, 0)
+    build.apply("counts", batch(1, [row("d", 4)], next_offset=120))
+    build.close()
+    again = comparing(compare=False)  # started without the flag: it waits all the same
+    again.show_if_caught_up()
+    again.show_or_hold()
+    assert shown(store) == {"a": 1, "b": 2} and len(again.said) == 1
+    Rebuilds(tmp_path).approve("counts")
+    again.show_if_caught_up()
+    assert again.is_shown and shown(store) == {"a": 1, "c": 3, "d": 4}
+    assert Rebuilds(tmp_path).views() == []
+
+
+def test_a_build_in_which_nothing_differs_is_shown_at_once(store, comparing, tmp_path):
+    build = comparing()
+    build.apply("counts", batch(0, [row("a", 1), row("b", 2)], next_offset=100))
+    assert build.is_shown and store.reflected("counts").query_id == "new"
+    assert build.said == ["view counts: rebuilt, and nothing differs"]
+    assert Rebuilds(tmp_path).views() == []

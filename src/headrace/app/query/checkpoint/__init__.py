@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from headrace.app.query.checkpoint.shadow_build import beginning as beginning
     from headrace.app.query.checkpoint.shadow_build import has_come_to as has_come_to
     from headrace.app.query.checkpoint.shadow_build import rebuild_target as rebuild_target
-    from headrace.app.query.checkpoint.shadow_build import rows_as_changes as rows_as_changes
     from headrace.app.query.checkpoint.shadow_build import stale_builds as stale_builds
     from headrace.app.query.checkpoint.slots import buckets_for as buckets_for
     from headrace.app.query.checkpoint.slots import fence_slots as fence_slots
@@ -52,9 +51,7 @@ __getattr__, __dir__, __all__ = lazily(
         "fit": "describe_graph graph_reasons",
         "manifest": "FORMAT Manifest SideProgress",
         "rescaling": "state_of_graph with_buckets",
-        "shadow_build": (
-            "ShadowBuild StageTarget beginning has_come_to rebuild_target rows_as_changes stale_builds"
-        ),
+        "shadow_build": ("ShadowBuild StageTarget beginning has_come_to rebuild_target stale_builds"),
         "slots": "buckets_for fence_slots slot_name with_slots",
         "spark_checkpoint": "last_begun last_commit last_position",
     },

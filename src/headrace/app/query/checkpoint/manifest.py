@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from headrace.app.status.json_files import read_json, write_json
 from headrace.errors import ConfigError
+from headrace.json_files import read_json, write_json
 from headrace.streams import StreamSpec
 
 __all__ = ["FORMAT", "Manifest", "SideProgress"]

@@ -4,7 +4,8 @@ A rebuild reads history in many batches. Until it has come to where the log ende
 it began, its rows go to a SQLite file of their own, batch by batch and each once, like
 to any store; then the served view is replaced by them in one step, under the number of
 the last batch, and the query goes on writing to it directly. A crash at any moment
-finds either the file or the view at the batch that the checkpoint knows.
+finds either the file or the view at the batch that the checkpoint knows. A rebuild that is to be compared
+stays in its file, and is kept up to date there, until somebody has approved what differs.
 
 In a log that is silent, windows close by the clock. So that none of them is missed
 where readers have seen it, a build that has read everything waits a while until its
@@ -23,7 +24,16 @@ import pyarrow as pa
 from headrace.client import LATEST, Connection, RawFetcher
 from headrace.streams import StreamSpec
 from headrace.streams.feed import first_position
-from headrace.views import ChangeKind, LimitedStore, Reflected, ViewBatch, ViewSchema, ViewStore, open_store
+from headrace.views import (
+    LimitedStore,
+    Reflected,
+    ViewBatch,
+    ViewSchema,
+    ViewStore,
+    open_store,
+    rows_as_changes,
+)
+from headrace.views.rebuilt import Rebuilds, compare_versions
 
 __all__ = [
     "ShadowBuild",
@@ -31,7 +41,6 @@ __all__ = [
     "beginning",
     "has_come_to",
     "rebuild_target",
-    "rows_as_changes",
     "stale_builds",
 ]
 
@@ -91,12 +100,18 @@ class ShadowBuild(LimitedStore):
         *,
         data: Path,
         targets: "Mapping[str, Mapping[int, int] | StageTarget]",
+        compare: bool = False,
+        say: Callable[[str], None] = lambda _: None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
         self._schema = schema
         self._query_id = query_id
         self._targets = targets
+        self._rebuilds = Rebuilds(data)
+        self._say = say
+        if compare:
+            self._rebuilds.hold(schema.name, query_id)
         self._now = now
         self._lock = threading.RLock()
         self._caught_up_at: float | None = None
@@ -139,7 +154,7 @@ class ShadowBuild(LimitedStore):
                 self._caught_up_at = self._now()
             is_late = self._now() - self._caught_up_at >= PATIENCE_S
             if is_late or (self.reflected().watermark_us or 0) >= self._watermark_us:
-                self.show()
+                self.show_or_hold()
 
     def _has_caught_up(self) -> bool:
         offsets = self.reflected().offsets
@@ -148,6 +163,29 @@ class ShadowBuild(LimitedStore):
             if target is None or not has_come_to(target, offsets.get(topic, {})):
                 return False
         return True
+
+    def show_or_hold(self) -> None:
+        """Replaces the served view by what there is; one that is to be compared, and differs, waits."""
+        with self._lock:
+            if self._hidden is None or not self._has_something():
+                return
+            held = self._rebuilds.of_query(self._schema.name, self._query_id)
+            if held is None or held.is_approved or (held.comparison is None and not self._differs()):
+                self.show()
+
+    def _differs(self) -> bool:
+        """Compares what was built with what is served, and keeps what differs for who decides about it."""
+        assert self._hidden is not None
+        name = self._schema.name
+        shown, rebuilt = self._store.snapshot(name), self._hidden.snapshot(name)
+        found = compare_versions(
+            (self._store.schema(name), shown.rows, shown.reflected.offsets),
+            (self._schema, rebuilt.rows, rebuilt.reflected.offsets),
+        )
+        if not found.is_equal:
+            self._rebuilds.note(name, self._query_id, found)
+        self._say(found.in_words())
+        return not found.is_equal
 
     def show(self) -> None:
         """Replaces the served view by what there is, in one step."""
@@ -173,6 +211,7 @@ class ShadowBuild(LimitedStore):
             self.close()
             self._hidden = None
             _remove(self._path)
+            self._rebuilds.release(name)
 
     def _has_something(self) -> bool:
         """Whether a batch was built; of a second stage there may be none, if its topic is empty now."""
@@ -184,14 +223,6 @@ class ShadowBuild(LimitedStore):
         """Gives back the file; harmless when repeated."""
         if self._hidden is not None:
             self._hidden.close()
-
-
-def rows_as_changes(rows: pa.Table) -> pa.Table:
-    """Whole rows, each as the change that brings it."""
-    chunks = rows.combine_chunks().to_struct_array().chunks
-    after = chunks[0] if chunks else pa.array([], pa.struct(list(rows.schema)))
-    kind = pa.repeat(pa.scalar(int(ChangeKind.CLOSE), pa.int8()), rows.num_rows)
-    return pa.table({"kind": kind, "before": pa.nulls(rows.num_rows, after.type), "after": after})
 
 
 # --- files --------------------------------------------------------------------------------------
