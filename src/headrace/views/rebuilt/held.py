@@ -1,7 +1,7 @@
 """Rebuilds that were asked for, and rebuilt views that wait for a decision: files of the data folder.
 
-The process that rebuilds a view to be compared writes the file of that rebuild, the command line adds the
-decision, and the process looks for it. A file belongs to one rebuild, by the id of its query.
+The process that rebuilds a view to be compared writes what it finds, and the command line what was decided,
+each to a file of its own. What they hold is about one rebuild, by the id of its query.
 """
 
 import uuid
@@ -56,9 +56,11 @@ class Rebuilds:
         found = read_json(self._path(view))
         if found is None:
             return None
-        compared = found["comparison"]
+        compared, decided = found["comparison"], read_json(self._decision(view)) or {}
         return HoldState(
-            found["query_id"], None if compared is None else Comparison.from_json(compared), found["approved"]
+            found["query_id"],
+            None if compared is None else Comparison.from_json(compared),
+            decided.get("approved") == found["query_id"],
         )
 
     def of_query(self, view: str, query_id: str) -> HoldState | None:
@@ -69,11 +71,11 @@ class Rebuilds:
     def hold(self, view: str, query_id: str) -> None:
         """Says that this rebuild is to be compared before it is shown; nothing happens if that is known."""
         if self.of_query(view, query_id) is None:
-            self._write(view, HoldState(query_id))
+            self._write(view, query_id, None)
 
     def note(self, view: str, query_id: str, comparison: Comparison) -> None:
-        """Keeps what was found; a decision about an earlier comparison does not hold for this one."""
-        self._write(view, HoldState(query_id, comparison))
+        """Keeps what was found."""
+        self._write(view, query_id, comparison)
 
     def compared(self, view: str) -> Comparison:
         """What differs in the rebuilt view that waits; raises RequestError if none does."""
@@ -81,8 +83,8 @@ class Rebuilds:
 
     def approve(self, view: str) -> None:
         """Decides to show the rebuilt view; raises RequestError if none waits for that."""
-        query_id, comparison = self._waiting(view)
-        self._write(view, HoldState(query_id, comparison, is_approved=True))
+        query_id, _ = self._waiting(view)
+        write_json(self._decision(view), {"approved": query_id})
 
     def _waiting(self, view: str) -> tuple[str, Comparison]:
         found = self.read(view)
@@ -92,21 +94,18 @@ class Rebuilds:
 
     def release(self, view: str) -> None:
         """The rebuilt view is shown; harmless when repeated."""
-        self._path(view).unlink(missing_ok=True)
-        self._request(view).unlink(missing_ok=True)
+        for path in (self._path(view), self._request(view), self._decision(view)):
+            path.unlink(missing_ok=True)
 
-    def _write(self, view: str, state: HoldState) -> None:
-        write_json(
-            self._path(view),
-            {
-                "query_id": state.query_id,
-                "comparison": None if state.comparison is None else state.comparison.to_json(),
-                "approved": state.is_approved,
-            },
-        )
+    def _write(self, view: str, query_id: str, comparison: Comparison | None) -> None:
+        compared = None if comparison is None else comparison.to_json()
+        write_json(self._path(view), {"query_id": query_id, "comparison": compared})
 
     def _path(self, view: str) -> Path:
         return self._folder / f"{view}.held.json"
+
+    def _decision(self, view: str) -> Path:
+        return self._folder / f"{view}.decided.json"
 
     def _request(self, view: str) -> Path:
         return self._folder / f"{view}.requested.json"
