@@ -1,5 +1,6 @@
 """Shared by all tiers: one local Spark a worker, a log that is ours or Kafka, what may not be skipped."""
 
+import gc
 import os
 import sys
 from collections import Counter
@@ -46,12 +47,17 @@ def pytest_collection() -> Iterator[object]:
 
     Rewriting them all takes longer than the rest of collecting, and each worker collects everything.
     Only now, and not for the processes that tests start: the folders of tests stay as these leave them.
+    What is collected is there to the end: the garbage collector need not look at millions of objects
+    again and again, neither while they are made nor in the tests.
     """
     before, sys.dont_write_bytecode = sys.dont_write_bytecode, False
+    gc.disable()
     try:
         return (yield)
     finally:
         sys.dont_write_bytecode = before
+        gc.freeze()
+        gc.enable()
 
 
 # Of these the default run has the tests on our log; on a Kafka they are the campaign's. That the

@@ -1,6 +1,7 @@
 """Rooms offer names by their packages, and other rooms take those names only."""
 
 import ast
+import functools
 import importlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,10 +26,15 @@ def room(module: str) -> str:
     return ".".join(module.split(".")[:2])
 
 
+@functools.cache
+def trees() -> dict[str, ast.Module]:
+    return {module: ast.parse(file.read_text()) for module, file in MODULES.items()}
+
+
 def taken_from_other_rooms() -> Iterator[tuple[str, str, str]]:
     """Who imports, from which module of another room, which name."""
-    for module, file in MODULES.items():
-        for node in ast.walk(ast.parse(file.read_text())):
+    for module, tree in trees().items():
+        for node in ast.walk(tree):
             if not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith("headrace."):
                 continue
             if room(node.module) != room(module):
@@ -60,7 +66,7 @@ def test_a_package_says_what_it_is_for_and_has_what_it_offers(package):
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_type_checkers_see_what_a_lazy_package_offers(package):
-    tree = ast.parse(MODULES[package].read_text())
+    tree = trees()[package]
     blocks = [n for n in tree.body if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING"]
     listed = {alias.asname or alias.name for block in blocks for n in block.body for alias in n.names}
     assert listed <= set(getattr(importlib.import_module(package), "__all__", ()))

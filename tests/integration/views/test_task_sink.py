@@ -10,7 +10,7 @@ from reading import read
 from topics import create_topic
 
 from headrace import App
-from headrace.app.query import task_sink
+from headrace.app.query.sinks import task_sink
 from headrace.app.query.sinks.batch_records import BatchRecords
 from headrace.app.query.sinks.task_sink import SlotRecords, TaskSink
 from headrace.client.topics import TopicSettings

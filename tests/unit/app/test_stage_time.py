@@ -84,7 +84,7 @@ def test_of_events_in_order_a_later_stage_drops_none_however_batches_are_cut(bat
 
 
 @pytest.mark.parametrize("stages", [2, 3])
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(each, marks=pytest.mark.slow) for each in range(2, 20))])
 def test_what_a_later_stage_counts_follows_from_the_first_log_alone(seed, stages):
     events = in_disorder(250, seed)
     wanted = expected(events)

@@ -45,7 +45,7 @@ def test_a_change_of_a_view_brings_its_row_and_a_retraction_ends_it():
         (b"7", "upserts", KEY, "not an object"),
         ({"id": 1}, "upserts", None, "no key"),
         (None, "upserts", None, "without a key"),
-        ({"op": "t"}, "debezium", None, "resnapshot"),
+        ({"op": "t"}, "debezium", None, "names no keys"),
         ({"op": "x"}, "debezium", KEY, "op is missing or unknown"),
         ({"op": "u", "after": None}, "debezium", KEY, "no row"),
         ({"op": "u", "after": {}}, "debezium", None, "no key"),

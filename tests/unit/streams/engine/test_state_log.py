@@ -79,7 +79,9 @@ def fold(changes):
     )
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize(
+    "seed", [0, 1, *(pytest.param(each, marks=pytest.mark.slow) for each in range(2, 40))]
+)
 def test_whatever_attempts_fail_and_whichever_worker_goes_on_the_results_are_the_same(
     seed, tmp_path, killed_at
 ):
