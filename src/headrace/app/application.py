@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 from headrace.app.background_run import BackgroundRun
 from headrace.app.hooks import HookStart, make_backoff, make_hook, seconds, several
-from headrace.app.relation import Relation, Table, history_of, keyed_view, windows_of
+from headrace.app.relation import LOOK_BACK_US, Relation, Table, history_of, keyed_view, windows_of
 from headrace.app.status.alerts import Thresholds, parse_share
 from headrace.app.stream import Aggregation, Stream
 from headrace.client import Connection
@@ -38,7 +38,6 @@ Duration = str | timedelta
 Result = "Aggregation | Stream | DataFrame"
 Function = Callable[[], Any]
 Last = Literal["event_time", "arrival"]
-_LOOK_BACK = "1 day"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,7 +225,7 @@ class App:
             spec=spec,
             key=keys,
             correct_for_us=duration_us(correct_for) if late == "correct" else 0,
-            keep_us=duration_us(history or _LOOK_BACK),
+            keep_us=LOOK_BACK_US if history is None else duration_us(history),
             partitions=partitions,
         )
         self.tables[topic] = table

@@ -113,18 +113,13 @@ class Operations:
 
     def dedup(self, *keys: str, within: "Duration") -> "Relation":
         """The rows of a stream without those whose key came within a time before them."""
-        from headrace.app.relation import Relation, correct_for_us, is_append_only, is_stream
+        from headrace.app.relation import Relation, correct_for_us, is_stream, settled
         from headrace.streams.operators import Dedup
 
-        rows = _input(self)
+        rows = settled(_input(self))
         if not is_stream(rows):
             raise ConfigError(
                 "dedup is for streams: the rows of a table have a key; see distinct() and top()"
-            )
-        if not is_append_only(rows):
-            raise ConfigError(
-                "dedup is for rows that are never retracted: this join corrects what came late, so declare "
-                'its inputs with late="drop"'
             )
         operator = Dedup(keys, duration_us(within), correct_for_us(rows))
         return Relation(
@@ -139,7 +134,7 @@ class Operations:
 
     def union(self, *others: "Stream | Table | Relation") -> "Relation":
         """The rows of this and of others with the same columns, all of them."""
-        from headrace.app.relation import Relation, is_append_only, is_stream
+        from headrace.app.relation import Relation, held_back_us, is_append_only, is_stream
         from headrace.streams.operators import Union
 
         rows = (_input(self), *others)
@@ -155,6 +150,7 @@ class Operations:
             is_stream=is_stream(rows[0]),
             append_only=all(map(is_append_only, rows)),
             one_row_each=False,
+            held_back_us=min(map(held_back_us, rows)),
             place=calling_place(),
         )
 
@@ -166,7 +162,7 @@ class Operations:
         `position` names a column with the element's place in the array, from 0. Rows whose array is
         null or empty are left out, unless `outer` is true.
         """
-        from headrace.app.relation import Relation, Table, is_append_only, is_stream
+        from headrace.app.relation import Relation, Table, held_back_us, is_append_only, is_stream
         from headrace.streams.operators import Explode
 
         rows = _input(self)
@@ -179,6 +175,7 @@ class Operations:
             is_stream=is_stream(rows),
             append_only=is_append_only(rows),
             one_row_each=False,
+            held_back_us=held_back_us(rows),
             key=(*key, position) if key and position is not None else (),
             certain=with_place(column, position),
             place=calling_place(),

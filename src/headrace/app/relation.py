@@ -8,7 +8,7 @@ number, or a table, whose rows come and go.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from headrace.app.diagnostics.places import Place, calling_place
 from headrace.app.keys import Certain, Key, always, certain_joined_key, joined_key, shared_columns
@@ -27,16 +27,20 @@ if TYPE_CHECKING:
     from headrace.streams.engine import Step
 
 __all__ = [
+    "LOOK_BACK_US",
     "Grouped",
+    "LookUp",
     "Relation",
     "Rows",
     "Table",
     "correct_for_us",
+    "held_back_us",
     "history_of",
     "is_append_only",
     "is_stream",
     "join",
     "keyed_view",
+    "settled",
     "windows_of",
 ]
 
@@ -46,7 +50,10 @@ Duration = str | timedelta
 Make = Callable[[Sequence["pa.Schema"]], Operator]
 
 
+RowsOfAnyKind = TypeVar("RowsOfAnyKind", bound="Stream | Table | Relation")
+
 _KEEP_CLOSED_US = 3_600_000_000
+LOOK_BACK_US = 86_400_000_000  # how far back streams look rows of a table up, where nothing else was said
 
 
 class Rows(Operations):
@@ -84,7 +91,7 @@ class Rows(Operations):
             raise ConfigError(f'emit={emit!r} is neither "close" nor "update"')
         if not isinstance(self, Relation):
             raise ConfigError("windows are for streams; a table's rows have no time of their own")
-        return Windowed(stream=self, window=window, keys=keys, emit=emit)
+        return Windowed(stream=settled(self), window=window, keys=keys, emit=emit)
 
     def _then(self, step: "Step") -> Self:
         return replace(self, steps=(*self.steps, step), places=(*self.places, calling_place()))  # type: ignore[type-var]
@@ -128,10 +135,13 @@ class Relation(Rows):
     `make` is given the columns of the inputs. `key` are the columns that tell rows apart, empty
     where nothing does; `is_set` says that all columns together do, and `certain` for which of them
     that is certain, from what is certain of the inputs. Rows of a `stream` happened at a
-    time; one that is `append_only` never takes a row back. `one_row_each` says that a record of the
-    stream gives one row at most, so that its place in the log tells rows apart. One
-    `of_versions` reads all versions of a table, and not its rows. Of a table's rows those `first_of`
-    a key are the first of each.
+    time; one that is `append_only` never takes a row back, and `settled_us` says for how long it has
+    waited for that. Its watermark is `held_back_us` behind those in its rows' stamps, at least.
+    `one_row_each` says that a record of the stream gives one row at most, so that its place in the log
+    tells rows apart. One `of_versions` reads all versions of a table, and not its rows. Of a table's
+    rows those `first_of` a key are the first of each. A stream's join looks rows of its second input
+    up by `looks_up`, as of a time or as they are; `versions` are those of a table's rows, where they
+    have a time.
     """
 
     name: str
@@ -145,9 +155,33 @@ class Relation(Rows):
     key: tuple[str, ...] = ()
     certain: Certain | None = None
     first_of: Key | None = None
+    held_back_us: int = 0
+    settled_us: int = 0
+    looks_up: "LookUp | None" = None
+    versions: "Relation | None" = None
     steps: "tuple[Step, ...]" = ()
     place: Place | None = None
     places: tuple[Place | None, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookUp:
+    """How a stream's rows find those of a table: by these columns of it, as of their time or as it is."""
+
+    on: Key
+    version: Version
+
+    def require_key(self, key: Key | None) -> None:
+        """Raises ConfigError if these columns do not tell the table's rows apart."""
+        if self.version == "as_of":
+            fits = key is not None and set(key) == set(self.on)
+        else:
+            fits = key is not None and set(key) <= set(self.on)
+        if not fits:
+            known = "nothing is known to tell its rows apart" if key is None else f"it is {', '.join(key)}"
+            raise ConfigError(
+                f"a stream is joined with a table by the table's key, not by {', '.join(self.on)}: {known}"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,11 +238,6 @@ def windows_of(result: "Aggregation") -> Relation:
     from headrace.streams.operators import WindowNode
 
     rows = result.stream
-    if not is_stream(rows) or not is_append_only(rows):
-        raise ConfigError(
-            "windows are for rows that are never retracted: this join corrects what came late, "
-            'so declare its inputs with late="drop"'
-        )
     operator = WindowNode(result.operator(keep_closed_us=_KEEP_CLOSED_US))
     keys = ", ".join(result.windowed.keys)
     return Relation(
@@ -240,6 +269,7 @@ def keyed_view(rows: "Stream | Table | Relation", key: Key) -> "Table | Relation
             first_of=key,
             place=calling_place(),
         )
+    assert not isinstance(rows, Table)
     operator = LastRow(key, is_append_only(rows), as_table=True)
     return Relation(
         name=f"last of {', '.join(key)}",
@@ -248,7 +278,43 @@ def keyed_view(rows: "Stream | Table | Relation", key: Key) -> "Table | Relation
         is_stream=False,
         key=key,
         certain=always(key),
+        versions=_versions_of(rows, key),
         place=calling_place(),
+    )
+
+
+def _versions_of(rows: "Stream | Relation", key: Key) -> Relation:
+    """The versions of the last rows of each key: a stream's rows, of which each is one from its time on."""
+    from headrace.streams.operators import StreamVersions
+
+    return Relation(
+        name=f"versions by {', '.join(key)}",
+        inputs=(settled(rows),),
+        make=lambda _: StreamVersions(),
+        is_stream=True,
+        append_only=True,
+        key=key,
+        certain=always(key),
+        place=calling_place(),
+    )
+
+
+def settled(rows: RowsOfAnyKind) -> RowsOfAnyKind:
+    """A stream whose rows are never taken back: of a join that corrects, those that are final."""
+    from headrace.streams.operators import Settled
+
+    if not isinstance(rows, Relation) or not rows.is_stream or rows.append_only:
+        return rows
+    operator = Settled(rows.held_back_us)
+    return Relation(  # type: ignore[return-value]
+        name=f"final rows of {rows.name}",
+        inputs=(rows,),
+        make=lambda _: operator,
+        is_stream=True,
+        append_only=True,
+        one_row_each=rows.one_row_each,
+        settled_us=rows.held_back_us,
+        place=rows.place,
     )
 
 
@@ -283,6 +349,7 @@ def join(
         raise ConfigError("within, before and after are for joins of two streams")
     if is_stream(right):
         raise ConfigError("join a stream with a table, and not the other way round: stream.join(table, …)")
+    assert isinstance(right, Table | Relation)
     if is_stream(left):
         joined = _join_as_of(left, right, left_on, right_on, how, version)
         return _prefixed(joined, left_on, right_on, prefix)
@@ -309,7 +376,7 @@ def _join_streams(
         )
     if how == "semi" or how == "anti":
         raise ConfigError(f"how={how!r} is for joins of two tables")
-    _require_append_only(left, right)
+    left, right = settled(left), settled(right)
     late_us = max(correct_for_us(left), correct_for_us(right))
     operator = StreamJoin(
         left_on=left_on,
@@ -327,13 +394,14 @@ def _join_streams(
         is_stream=True,
         append_only=not late_us or how == "inner",
         one_row_each=False,
+        held_back_us=min(held_back_us(left), held_back_us(right)) + late_us,
         place=calling_place(),
     )
 
 
 def _join_as_of(
     left: "Stream | Table | Relation",
-    right: "Stream | Table | Relation",
+    right: Table | Relation,
     left_on: tuple[str, ...],
     right_on: tuple[str, ...],
     how: How,
@@ -341,17 +409,15 @@ def _join_as_of(
 ) -> Relation:
     from headrace.streams.operators.joins import AsOfJoin
 
-    if not isinstance(right, Table) or right.steps:
-        raise ConfigError("a stream is joined with a table as it is declared: join first, then filter")
     if how not in ("inner", "left"):
         raise ConfigError(f'how={how!r}: a stream is joined with a table by "inner" or "left"')
-    if set(right_on) != set(right.key):
-        raise ConfigError(
-            f"a stream is joined with a table by the table's key ({', '.join(right.key)}), "
-            f"not by {', '.join(right_on)}"
-        )
-    _require_append_only(left)
-    late_us = right.correct_for_us if version == "as_of" else 0
+    left, look_up = settled(left), LookUp(on=right_on, version=version)
+    if version == "latest" and (not isinstance(right, Table) or right.steps):
+        return _join_latest(left, right, left_on, look_up, how)
+    versions = _versions(right)
+    if not versions.steps:
+        look_up.require_key(versions.key)
+    late_us = correct_for_us(versions) if version == "as_of" else 0
     operator = AsOfJoin(
         left_on=left_on,
         right_on=right_on,
@@ -359,22 +425,64 @@ def _join_as_of(
         mode=version,
         late="correct" if late_us else "drop",
         correct_for_us=late_us,
-        keep_us=right.keep_us,
+        keep_us=right.keep_us if isinstance(right, Table) else LOOK_BACK_US,
     )
     return Relation(
-        name=f"{how} join with {right.spec.topic} {'as of its time' if version == 'as_of' else 'as it is'}",
-        inputs=(left, right),
+        name=f"{how} join with {_named(right)} {'as of its time' if version == 'as_of' else 'as it is'}",
+        inputs=(left, versions),
         make=lambda _: operator,
         is_stream=True,
-        append_only=not late_us and is_append_only(left),
+        append_only=not late_us,
         one_row_each=not isinstance(left, Relation) or left.one_row_each,
+        held_back_us=held_back_us(left) + late_us,
+        looks_up=look_up,
         place=calling_place(),
     )
 
 
+def _versions(table: "Table | Relation") -> "Table | Relation":
+    """What has the versions of a table's rows, behind its steps."""
+    if isinstance(table, Table):
+        return table
+    if table.versions is None:
+        raise ConfigError(
+            f"the rows of {table.name!r} have no time since which they are valid, so a stream cannot be "
+            'joined with them as of its own; join it with them as they are (version="latest"), or with the '
+            "tables that they are made of, one after the other"
+        )
+    return replace(table.versions, steps=table.steps, places=table.places)
+
+
+def _join_latest(
+    left: "Stream | Table | Relation",
+    right: "Table | Relation",
+    left_on: tuple[str, ...],
+    look_up: LookUp,
+    how: Literal["inner", "left"],
+) -> Relation:
+    from headrace.streams.operators.joins import LatestJoin
+
+    operator = LatestJoin(left_on=left_on, right_on=look_up.on, how=how)
+    return Relation(
+        name=f"{how} join with {_named(right)} as it is",
+        inputs=(left, right),
+        make=lambda _: operator,
+        is_stream=True,
+        append_only=True,
+        one_row_each=not isinstance(left, Relation) or left.one_row_each,
+        held_back_us=held_back_us(left),
+        looks_up=look_up,
+        place=calling_place(),
+    )
+
+
+def _named(rows: "Table | Relation") -> str:
+    return rows.spec.topic if isinstance(rows, Table) else rows.name
+
+
 def _join_tables(
     left: "Stream | Table | Relation",
-    right: "Stream | Table | Relation",
+    right: Table | Relation,
     left_on: tuple[str, ...],
     right_on: tuple[str, ...],
     how: How,
@@ -441,17 +549,13 @@ def is_append_only(rows: "Stream | Table | Relation") -> bool:
     return is_stream(rows) and (not isinstance(rows, Relation) or rows.append_only)
 
 
-def _require_append_only(*inputs: "Stream | Table | Relation") -> None:
-    """Raises ConfigError if a stream takes rows back, which a join by time cannot follow."""
-    if not all(map(is_append_only, inputs)):
-        raise ConfigError(
-            "a stream whose join corrects what came late cannot be joined by time again; declare its inputs "
-            'with late="drop"'
-        )
-
-
 def correct_for_us(rows: "Stream | Table | Relation") -> int:
-    """For how long the streams and tables behind these rows take what comes late."""
+    """For how long the streams and tables behind these rows take what comes late, and nobody waited yet."""
     if isinstance(rows, Relation):
-        return max(map(correct_for_us, rows.inputs), default=0)
+        return max(max(map(correct_for_us, rows.inputs), default=0) - rows.settled_us, 0)
     return rows.correct_for_us
+
+
+def held_back_us(rows: "Stream | Table | Relation") -> int:
+    """By how much the watermark of rows is behind those in their stamps, at least."""
+    return rows.held_back_us if isinstance(rows, Relation) else 0

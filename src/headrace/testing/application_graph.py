@@ -43,6 +43,7 @@ class GraphRun:
         now_us: int,
         spark: "SparkSession | None",
     ) -> None:
+        self.planned = planned
         self._graph = replace(planned.graph, buckets=1)
         self._steps = planned.steps
         self._spark = spark

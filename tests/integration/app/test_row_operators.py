@@ -186,12 +186,9 @@ def test_a_repeated_click_counts_once_whatever_stream_it_comes_by(our_log, spark
 def test_what_these_cannot_do_is_refused_where_it_is_declared():
     app = App("refused")
     stream = app.stream("a", schema="k long, at long, xs array<long>", event_time="at", late="correct")
-    other = app.stream("b", schema="k long, b_at long", event_time="b_at")
     table = app.table("t", key="k", schema="k long, name string")
-    corrected = stream.join(other, on="k", how="left", within="1 minute")
     for refused, message in (
         (lambda: table.dedup("k", within="1 minute"), "dedup is for streams"),
-        (lambda: corrected.dedup("k", within="1 minute"), "never retracted"),
         (lambda: stream.union(table), "not of both"),
         (lambda: stream.union(), "at least two"),
         (lambda: stream.top(1, by="k sideways"), '"asc" or "desc"'),

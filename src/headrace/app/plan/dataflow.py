@@ -18,7 +18,7 @@ from headrace.app.relation import Relation, Table
 from headrace.app.stream import Aggregation, Stream
 from headrace.errors import ConfigError
 from headrace.nearest import no_such
-from headrace.streams import rows_schema
+from headrace.streams import DELETED, rows_schema
 from headrace.streams.dataflow import Edge, Graph, Node, TopicSource, ViewOutput
 from headrace.streams.operators import FirstRow, LastRow, Upserts, WholeRows, WindowNode
 from headrace.views import ViewSchema
@@ -200,12 +200,17 @@ class _Builder:
 
     def edge(self, rows: Input) -> Edge:
         """Rows behind their steps, which are put to Spark here."""
-        steps, places, producer = rows.steps, rows.places, self.producer(rows)
-        schema = self._schema(producer)
-        kept = {name: name for name in schema.names}
-        self.kept[id(rows)] = kept
-        if not steps:
+        producer = self.producer(rows)
+        self.kept[id(rows)], behind = self._behind(rows, self._schema(producer))
+        if not rows.steps:
             return self.whole(producer)
+        return Edge(producer=producer, schema=behind, has_steps=True)
+
+    def _behind(self, rows: Input, schema: pa.Schema) -> tuple[dict[str, str], pa.Schema]:
+        """The columns behind the steps of rows; first, by their names, those that were there before."""
+        kept = {name: name for name in schema.names}
+        if not rows.steps:
+            return kept, schema
         if self.spark is None:
             raise ConfigError(
                 f"view {self.view.name!r} has where, select or with_columns, which Spark computes"
@@ -216,12 +221,11 @@ class _Builder:
         from headrace.streams.engine import plain_step
 
         frame = self.spark.createDataFrame([], from_arrow_schema(schema))
-        for step, place in zip(steps, places, strict=True):
+        for step, place in zip(rows.steps, rows.places, strict=True):
             with placed(place or place_of(self.view.function), self.view.name, frame.columns):
                 before, frame = frame, plain_step(frame, step)
                 kept = kept_through(kept, kept_columns(before, frame))
-        self.kept[id(rows)] = kept
-        return Edge(producer=producer, schema=to_arrow_schema(frame.schema, timezone="UTC"), has_steps=True)
+        return kept, to_arrow_schema(frame.schema, timezone="UTC")
 
     def windows(self, result: Aggregation) -> tuple[int, Key]:
         """Windows over a relation: the producer of their results, and the key of those."""
@@ -229,11 +233,6 @@ class _Builder:
         assert isinstance(relation, Relation)
         if not relation.is_stream:
             raise ConfigError("windows are for streams; a table's rows have no time of their own")
-        if not relation.append_only:
-            raise ConfigError(
-                "windows are for rows that are never retracted: this join corrects what came late, "
-                'so declare its inputs with late="drop"'
-            )
         operator = result.operator(keep_closed_us=_KEEP_CLOSED_US)
         edge = self.edge(relation)
         for name in dict.fromkeys(
@@ -292,21 +291,41 @@ class _Builder:
     def _relation(self, relation: Relation) -> int:
         number = id(relation.make)
         if number not in self.known:
-            edges = [self._input(relation, each) for each in relation.inputs]
+            edges = [self._input(relation, each, number) for number, each in enumerate(relation.inputs)]
             with placed(relation.place or place_of(self.view.function), self.view.name):
+                if relation.looks_up is not None:
+                    relation.looks_up.require_key(self.certain_key(relation.inputs[1]))
                 operator = relation.make([each.schema for each in edges])
                 if relation.first_of is not None:
                     operator = FirstRow(relation.first_of, self.certain_key(relation.inputs[0]) or ())
                 node = Node(name=relation.name, operator=operator, edges=tuple(edges))
                 node.schema  # noqa: B018 - the operator refuses what does not fit
-            self.known[number] = self._add(node, [each.steps for each in relation.inputs])
+            self.known[number] = self._add(node, list(map(_steps_of, relation.inputs, edges)))
         return self.known[number]
 
-    def _input(self, relation: Relation, rows: Input) -> Edge:
-        """An input's edge. A stream looks rows of a table up in all their versions."""
-        if (relation.is_stream or relation.of_versions) and isinstance(rows, Table):
-            return self.whole(self._source(rows) if relation.of_versions else self._versions(rows))
+    def _input(self, relation: Relation, rows: Input, number: int) -> Edge:
+        """An input's edge. As of a time, a stream looks rows of a table up in all their versions."""
+        if relation.of_versions and isinstance(rows, Table):
+            return self.whole(self._source(rows))
+        if number == 0 or relation.looks_up is None or isinstance(rows, Stream):
+            return self.edge(rows)
+        if isinstance(rows, Table) and not (rows.steps and relation.looks_up.version == "latest"):
+            return self._versions_edge(rows, self._versions(rows))
+        if relation.looks_up.version == "as_of":
+            return self._versions_edge(rows, self.producer(rows))
         return self.edge(rows)
+
+    def _versions_edge(self, rows: Table | Relation, producer: int) -> Edge:
+        """Versions behind the steps of their table. One that is a delete passes none of these."""
+        schema = self._schema(producer)
+        shown = pa.schema([each for each in schema if each.name != DELETED])
+        kept, behind = self._behind(rows, shown)
+        self.kept[id(rows)] = kept
+        if not rows.steps:
+            return self.whole(producer)
+        key = tuple((name, old) for name, old in kept.items() if old in rows.key)
+        columns = pa.schema([*behind, pa.field(DELETED, pa.bool_())])
+        return Edge(producer=producer, schema=columns, has_steps=True, versions_by=key)
 
     def _add(self, node: Node, steps: "Sequence[Sequence[Step]]") -> int:
         self.nodes.append(node)
@@ -317,6 +336,15 @@ class _Builder:
         if producer < len(self.sources):
             return self.sources[producer].schema
         return self.nodes[producer - len(self.sources)].schema
+
+
+def _steps_of(rows: Input, edge: Edge) -> "Sequence[Step]":
+    """The steps of an edge: of versions first that those that are deletes pass none."""
+    if not edge.versions_by:
+        return () if not edge.has_steps else rows.steps
+    from headrace.streams.engine import Where
+
+    return (Where(f"NOT `{DELETED}`"), *rows.steps)
 
 
 _STAMPED = ("_partition", "_offset", "_timestamp", "_event_time", "_watermark")

@@ -20,13 +20,14 @@ from pyspark.sql.types import StructType
 
 from headrace.client import Connection
 from headrace.errors import RequestError
-from headrace.streams.dataflow.graph import Graph, Node, TopicSource, producer_watermarks
+from headrace.streams.dataflow.graph import Edge, Graph, Node, TopicSource, producer_watermarks
 from headrace.streams.dataflow.row_definitions import (
     deduplicated_rows,
     distinct_rows,
     exploded_rows,
     first_rows,
     last_rows,
+    settled_rows,
     top_rows,
     united_rows,
 )
@@ -42,7 +43,10 @@ from headrace.streams.operators import (
     FirstRow,
     Group,
     LastRow,
+    LatestJoin,
+    Settled,
     StreamJoin,
+    StreamVersions,
     TableHistory,
     TableJoin,
     Top,
@@ -92,6 +96,8 @@ _DEFINED = (
     Explode,
     FirstRow,
     LastRow,
+    Settled,
+    StreamVersions,
 )
 _GROUPS = 64  # of keys: one is held in memory at a time
 
@@ -99,7 +105,8 @@ _GROUPS = 64  # of keys: one is held in memory at a time
 def why_not_replayed(graph: Graph) -> str | None:
     """Why a dataflow has no batch definition yet; None if it has one."""
     for node in graph.nodes:
-        if isinstance(node.operator, AsOfJoin) and node.operator.mode == "latest":
+        is_latest = isinstance(node.operator, AsOfJoin) and node.operator.mode == "latest"
+        if is_latest or isinstance(node.operator, LatestJoin):
             return f"{node.name!r} depends on which topic was read first, and not on the log alone"
         if not isinstance(node.operator, _DEFINED) or isinstance(node.operator, TableHistory):
             return f"{node.name!r} has no batch definition yet"
@@ -127,11 +134,11 @@ def replayed_view(
     for node in graph.nodes:
         inputs = []
         for edge in node.edges:
-            inputs.append(stepped(made[edge.producer], steps.get(number, ()), edge.schema))
+            inputs.append(stepped(made[edge.producer], steps.get(number, ()), edge))
             number += 1
         made.append(defined(node, inputs, [by_producer[edge.producer] for edge in node.edges]))
     (view,) = graph.views
-    return stepped(made[view.edge.producer], steps.get(number, ()), view.edge.schema)
+    return stepped(made[view.edge.producer], steps.get(number, ()), view.edge)
 
 
 def table_rows(
@@ -181,6 +188,10 @@ def defined(node: Node, inputs: Sequence[DataFrame], reached: Sequence[int]) -> 
         return deduplicated_rows(operator, inputs[0], reached[0])
     if isinstance(operator, Union):
         return united_rows(operator, inputs)
+    if isinstance(operator, Settled):
+        return settled_rows(operator, inputs[0], reached[0])
+    if isinstance(operator, StreamVersions):
+        return inputs[0].withColumn(DELETED, F.lit(False))
     if isinstance(operator, Explode):
         return exploded_rows(operator, inputs[0])
     if isinstance(operator, FirstRow):
@@ -403,16 +414,26 @@ def _without_place(rows: DataFrame) -> DataFrame:
 
 
 def stepped(
-    rows: DataFrame, steps: Sequence[Step], schema: pa.Schema, *, beside: Sequence[str] = PLACE
+    rows: DataFrame, steps: Sequence[Step], edge: Edge, *, beside: Sequence[str] = PLACE
 ) -> DataFrame:
-    """Rows after a user's steps, with the columns `beside` theirs: their place in time."""
+    """Rows after a user's steps, with the columns `beside` theirs: their place in time.
+
+    Versions that the steps leave out are deletes of their keys.
+    """
+    names = edge.schema.names
     if not steps:
-        return rows.select(*[f"`{name}`" for name in schema.names], *beside)
+        return rows.select(*[f"`{name}`" for name in names], *beside)
     own = [name for name in rows.columns if name not in beside]
     wrapped = rows.select(F.struct(*[f"`{name}`" for name in own]).alias(_ROWS), *beside)
-    projected = project_producers(wrapped, {_EDGE: (_ROWS, own, steps, schema.names)})
-    kept = projected.where(F.col(_EDGE).isNotNull())
-    return kept.select(*[F.col(f"{_EDGE}.`{name}`").alias(name) for name in schema.names], *beside)
+    projected = project_producers(wrapped, {_EDGE: (_ROWS, own, steps, edge.projected)})
+    is_kept, old = F.col(_EDGE).isNotNull(), dict(edge.versions_by)
+    columns = {name: F.col(f"{_EDGE}.`{name}`") for name in edge.projected}
+    if not old:
+        return projected.where(is_kept).select(*[columns[name].alias(name) for name in names], *beside)
+    for name in old:
+        columns[name] = F.when(is_kept, columns[name]).otherwise(F.col(f"{_ROWS}.`{old[name]}`"))
+    columns[DELETED] = ~is_kept
+    return projected.select(*[columns[name].alias(name) for name in names], *beside)
 
 
 def read_topic(

@@ -22,7 +22,7 @@ import pyarrow as pa
 from headrace.streams.event_time import NO_WATERMARK, Mark, operator_watermark
 from headrace.streams.feed.positions import Heartbeat
 from headrace.streams.operators import Operator, Union
-from headrace.streams.spec import StreamSpec
+from headrace.streams.spec import DELETED, StreamSpec
 
 __all__ = [
     "Edge",
@@ -50,11 +50,21 @@ class TopicSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edge:
-    """Rows of a producer on their way to a consumer; `schema` is behind the steps, stamps aside."""
+    """Rows of a producer on their way to a consumer; `schema` is behind the steps, stamps aside.
+
+    Of versions of a table's rows, behind steps, `versions_by` is the key: its names there and before.
+    One that the steps leave out goes on as a delete, for it ends the version before it.
+    """
 
     producer: int
     schema: pa.Schema
     has_steps: bool = False
+    versions_by: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def projected(self) -> list[str]:
+        """The columns that steps give."""
+        return [name for name in self.schema.names if not (self.versions_by and name == DELETED)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from headrace.client import Connection
 from headrace.streams.dataflow.definition import PLACE, defined, read_topic, spread, stepped
-from headrace.streams.dataflow.graph import Graph, Node, producer_watermarks
+from headrace.streams.dataflow.graph import Edge, Graph, Node, producer_watermarks
 from headrace.streams.engine.projection import Step
 from headrace.streams.event_time import NO_WATERMARK
 from headrace.streams.operators import (
@@ -63,11 +63,11 @@ def traced_view(
     for node in graph.nodes:
         inputs = []
         for edge in node.edges:
-            inputs.append(_stepped(made[edge.producer], steps.get(number, ()), edge.schema))
+            inputs.append(_stepped(made[edge.producer], steps.get(number, ()), edge))
             number += 1
         made.append(_traced(node, inputs, [by_producer[edge.producer] for edge in node.edges]))
     (view,) = graph.views
-    return _stepped(made[view.edge.producer], steps.get(number, ()), view.edge.schema)
+    return _stepped(made[view.edge.producer], steps.get(number, ()), view.edge)
 
 
 def traced_windows(operator: WindowOperator, rows: DataFrame, reached: int) -> DataFrame:
@@ -83,8 +83,8 @@ def traced_windows(operator: WindowOperator, rows: DataFrame, reached: int) -> D
     return found.withColumn(RECORDS, F.array_join(RECORDS, "\n"))
 
 
-def _stepped(rows: DataFrame, steps: Sequence[Step], schema: pa.Schema) -> DataFrame:
-    return stepped(rows, steps, schema, beside=(*PLACE, RECORDS))
+def _stepped(rows: DataFrame, steps: Sequence[Step], edge: Edge) -> DataFrame:
+    return stepped(rows, steps, edge, beside=(*PLACE, RECORDS))
 
 
 @dataclass(frozen=True, slots=True)

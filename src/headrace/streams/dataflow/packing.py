@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.records import Places
-from headrace.streams.dataflow.graph import Graph
+from headrace.streams.dataflow.graph import Edge, Graph
 from headrace.streams.dataflow.step import edge_messages, raw, raw_producer
 from headrace.streams.engine.messages import (
     ALL_VIEWS,
@@ -34,7 +34,7 @@ from headrace.streams.event_time import Mark
 from headrace.streams.feed.stamping import Stamped
 from headrace.streams.operators import STAMPS, WEIGHT
 from headrace.streams.operators.grouping import one_chunk
-from headrace.streams.operators.operator import stamp_fields
+from headrace.streams.operators.operator import DELETED, stamp_fields
 
 __all__ = [
     "ASIDE",
@@ -195,22 +195,42 @@ def _pack_edge(
 ) -> Iterator[Message]:
     edge = graph.edges[number]
     if failed is not None:
-        packer.counts.update(dead=failed.num_rows, filtered=-failed.num_rows)
+        instead = "on_time" if edge.versions_by else "filtered"
+        packer.counts.update({"dead": failed.num_rows, instead: -failed.num_rows})
         arrived = failed.filter(pc.field(WEIGHT) > 0)  # a row that goes was arrived of when it came
         if arrived.num_rows:
             yield Message(0, number, BlobKind.FAILED, encode_table(arrived))
     offered = table.filter(pc.is_valid(one_chunk(table[producer_column(edge.producer)])))
-    structs = one_chunk(offered[edge_column(number)])
-    kept = offered.filter(pc.is_valid(structs))
+    kept = offered if edge.versions_by else offered.filter(pc.is_valid(offered[edge_column(number)]))
     packer.counts["filtered"] += offered.num_rows - kept.num_rows
     if not kept.num_rows:
         return
-    structs = one_chunk(kept[edge_column(number)])
-    columns = dict(zip([each.name for each in structs.type], structs.flatten(), strict=True))
-    own = {each.name: columns[each.name].cast(each.type) for each in edge.schema}
-    rows = pa.table({**own, **{name: kept[name] for name in STAMPS}})
+    own = _versions(edge, number, kept) if edge.versions_by else _fields(kept, edge_column(number))
+    rows = pa.table(
+        {
+            **{each.name: own[each.name].cast(each.type) for each in edge.schema},
+            **{name: kept[name] for name in STAMPS},
+        }
+    )
     originals = Originals(*(Places.of(one_chunk(kept[name])) for name in (LATE_KEY, LATE_VALUE)))
     yield from packer.pack(rows, originals, int(kept[BUCKET][0].as_py()))
+
+
+def _versions(edge: Edge, number: int, rows: pa.Table) -> dict[str, pa.Array]:
+    """The columns of versions; of those that the steps left out the key, and that it is deleted."""
+    left_out = pc.is_null(one_chunk(rows[edge_column(number)]))
+    columns, before = _fields(rows, edge_column(number)), _fields(rows, producer_column(edge.producer))
+    keys = {
+        name: pc.if_else(left_out, before[old].cast(columns[name].type), columns[name])
+        for name, old in edge.versions_by
+    }
+    return columns | keys | {DELETED: left_out}
+
+
+def _fields(rows: pa.Table, name: str) -> dict[str, pa.Array]:
+    """The fields of a column of structs; null where the struct is."""
+    structs = one_chunk(rows[name])
+    return dict(zip([each.name for each in structs.type], structs.flatten(), strict=True))
 
 
 def _spread(schema: pa.Schema, producer: int, bucket: int, rows: pa.Table) -> Iterator[pa.RecordBatch]:

@@ -141,7 +141,7 @@ def project_edges(
             producer_column(graph.edges[number].producer),
             graph.schema_of(graph.edges[number].producer).names,
             steps[number],
-            graph.edges[number].schema.names,
+            graph.edges[number].projected,
         )
         for number in numbers
     }

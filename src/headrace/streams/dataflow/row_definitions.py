@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name PySpark's users 
 from pyspark.sql.types import ArrayType, DoubleType, FloatType, MapType, StructType
 
 from headrace.streams.event_time import NO_WATERMARK
-from headrace.streams.operators import Dedup, Distinct, Explode, FirstRow, LastRow, Top, Union
+from headrace.streams.operators import Dedup, Distinct, Explode, FirstRow, LastRow, Settled, Top, Union
 
 __all__ = [
     "deduplicated_rows",
@@ -18,6 +18,7 @@ __all__ = [
     "exploded_rows",
     "first_rows",
     "last_rows",
+    "settled_rows",
     "top_rows",
     "united_rows",
 ]
@@ -73,6 +74,12 @@ def deduplicated_rows(operator: Dedup, rows: DataFrame, reached: int) -> DataFra
     settled = F.lit(max(reached - operator.wait_us, NO_WATERMARK))
     kept = before.where(out & (at < settled)).drop("_before")
     return kept.withColumns({name: _one_zero(rows, name) for name in operator.keys})
+
+
+def settled_rows(operator: Settled, rows: DataFrame, reached: int) -> DataFrame:
+    """The rows that the watermark has passed; theirs are as far behind as it is."""
+    final = rows.where(F.col("_event_time") < F.lit(reached))
+    return final.withColumn("_watermark", F.col("_watermark") - F.lit(operator.wait_us))
 
 
 def united_rows(operator: Union, inputs: Sequence[DataFrame]) -> DataFrame:

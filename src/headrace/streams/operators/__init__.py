@@ -12,14 +12,14 @@ from headrace.streams.operators.aggregates.custom import ArrowAggregate
 from headrace.streams.operators.grouping import Groups
 from headrace.streams.operators.groups import Distinct, FirstRow, Group, LastRow, Top
 from headrace.streams.operators.hashing import normal_key
-from headrace.streams.operators.joins import AsOfJoin, StreamJoin, TableJoin
+from headrace.streams.operators.joins import AsOfJoin, LatestJoin, StreamJoin, TableJoin
 from headrace.streams.operators.latest import LatestOperator, LatestState
 from headrace.streams.operators.latest_definition import recompute_latest
 from headrace.streams.operators.operator import STAMPS, WEIGHT, Operator, OperatorStep, State
 from headrace.streams.operators.packing import buckets, pack_buckets, unpack
 from headrace.streams.operators.rescaling import part_of_snapshot
-from headrace.streams.operators.rows import Dedup, Explode, Union
-from headrace.streams.operators.tables import TableHistory, Upserts, WholeRows
+from headrace.streams.operators.rows import Dedup, Explode, Settled, Union
+from headrace.streams.operators.tables import StreamVersions, TableHistory, Upserts, WholeRows
 from headrace.streams.operators.windows.definition import in_order, recompute
 from headrace.streams.operators.windows.durations import Duration, microseconds
 from headrace.streams.operators.windows.node import WindowNode
@@ -56,15 +56,18 @@ __all__ = [
     "Groups",
     "Hopping",
     "LastRow",
+    "LatestJoin",
     "LatestOperator",
     "LatestState",
     "OpenWindows",
     "Operator",
     "OperatorStep",
     "Session",
+    "Settled",
     "Sliding",
     "State",
     "StreamJoin",
+    "StreamVersions",
     "TableHistory",
     "TableJoin",
     "Top",

@@ -94,7 +94,8 @@ def weighted_changes(schema: ViewSchema, tables: Sequence[pa.Table]) -> pa.Table
     """What rows with weights change of a view, key by key: the row that was there, and the one that is.
 
     There is at most one row for a key: the graph sees to that. Of a stream, which does not take back
-    what another row replaces, it is the newest, by event time, partition and offset.
+    what another row replaces, it is the newest, by event time, partition and offset, and what was there
+    is not known.
     """
     if not tables:
         return None
@@ -103,9 +104,8 @@ def weighted_changes(schema: ViewSchema, tables: Sequence[pa.Table]) -> pa.Table
     if not table.num_rows:
         return None
     old, new = (table.filter(pc.field(WEIGHT) < 0), table.filter(pc.field(WEIGHT) > 0))
-    new = _newest(new, schema)
-    removed = _newest(_without_keys(old, new, schema), schema)
-    return _change_table(schema, removed, new)
+    old, new = _newest(old, schema), _newest(new, schema)
+    return _change_table(schema, old, new, _same_keys(old, new, schema))
 
 
 def _with_normal_keys(table: pa.Table, schema: ViewSchema) -> pa.Table:
@@ -149,42 +149,50 @@ def _newest(table: pa.Table, schema: ViewSchema) -> pa.Table:
     return table.take(last["\0row_max"])
 
 
-def _without_keys(table: pa.Table, others: pa.Table, schema: ViewSchema) -> pa.Table:
-    """The rows whose key is none of the others'. Null is a key, and other columns are of any type."""
-    if not (table.num_rows and others.num_rows):
-        return table
+def _same_keys(old: pa.Table, new: pa.Table, schema: ViewSchema) -> pa.Table:
+    """The rows of two tables that have one key, by their numbers. Null is a key."""
     key = list(schema.key)
-    numbers = np.arange(table.num_rows)
-    both = pa.concat_tables([table.select(key), others.select(key)])
-    both = both.append_column("\0row", pa.array(np.append(numbers, np.full(others.num_rows, -1))))
-    both = both.append_column("\0other", pc.less(both["\0row"], 0))
-    found = both.group_by(key, use_threads=False).aggregate([("\0row", "list"), ("\0other", "any")])
-    return table.take(pc.list_flatten(found.filter(~pc.field("\0other_any"))["\0row_list"]))
+    both = pa.concat_tables(
+        table.select(key)
+        .append_column("\0old", pa.array(np.arange(table.num_rows), mask=np.full(table.num_rows, is_new)))
+        .append_column("\0new", pa.array(np.arange(table.num_rows), mask=np.full(table.num_rows, not is_new)))
+        for table, is_new in ((old, False), (new, True))
+    )
+    found = both.group_by(key, use_threads=False).aggregate([("\0old", "max"), ("\0new", "max")])
+    return found.select(["\0old_max", "\0new_max"]).rename_columns(["old", "new"]).combine_chunks()
 
 
-def _change_table(schema: ViewSchema, removed: pa.Table, new: pa.Table) -> pa.Table:
-    names = schema.columns.names
-    kind = pa.struct(list(schema.columns))
+def _change_table(schema: ViewSchema, old: pa.Table, new: pa.Table, numbers: pa.Table) -> pa.Table:
+    """Rows that go and have no successor first, then those that are new or take another's place."""
+    gone = numbers.filter(pc.is_null(numbers["new"]))
+    here = numbers.filter(pc.is_valid(numbers["new"])).sort_by("new")
     parts = []
-    for table, is_there in ((removed, False), (new, True)):
-        columns = [
-            pa.concat_arrays(table[each.name].cast(each.type).chunks or [pa.array([], each.type)])
-            for each in schema.columns
-        ]
-        rows = pa.StructArray.from_arrays(columns, fields=list(kind))
-        nothing = pa.nulls(table.num_rows, kind)
-        change = ChangeKind.UPDATE if is_there else ChangeKind.RETRACTION
+    for rows, kind in ((gone, ChangeKind.RETRACTION), (here, ChangeKind.UPDATE)):
+        before, after = _rows(schema, old, rows["old"]), _rows(schema, new, rows["new"])
+        shown = after if kind is ChangeKind.UPDATE else before
+        keys = dict(zip(shown.type.names, shown.flatten(), strict=True))
         parts.append(
             pa.table(
                 {
-                    **{name: columns[names.index(name)] for name in schema.key},
-                    "kind": pa.repeat(pa.scalar(int(change), pa.int8()), table.num_rows),
-                    "before": nothing if is_there else rows,
-                    "after": rows if is_there else nothing,
+                    **{name: keys[name] for name in schema.key},
+                    "kind": pa.repeat(pa.scalar(int(kind), pa.int8()), rows.num_rows),
+                    "before": before,
+                    "after": after,
                 }
             )
         )
     return pa.concat_tables(parts)
+
+
+def _rows(schema: ViewSchema, table: pa.Table, numbers: pa.ChunkedArray) -> pa.StructArray:
+    """Rows of a table by their numbers, as structs of the view's columns; null where there is none."""
+    numbers = pa.concat_arrays(numbers.chunks or [pa.array([], pa.int64())])
+    columns = [
+        pa.concat_arrays(table[each.name].cast(each.type).chunks or [pa.array([], each.type)]).take(numbers)
+        for each in schema.columns
+    ]
+    mask = pc.is_null(numbers) if numbers.null_count else None
+    return pa.StructArray.from_arrays(columns, fields=list(schema.columns), mask=mask)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -6,7 +6,16 @@ Pure functions of Arrow tables, as all operators are.
 """
 
 from headrace.streams.operators.joins.as_of_join import AsOfJoin, AsOfJoinState
+from headrace.streams.operators.joins.latest_join import LatestJoin
 from headrace.streams.operators.joins.stream_join import StreamJoin, StreamJoinState
 from headrace.streams.operators.joins.table_join import TableJoin, TableJoinState
 
-__all__ = ["AsOfJoin", "AsOfJoinState", "StreamJoin", "StreamJoinState", "TableJoin", "TableJoinState"]
+__all__ = [
+    "AsOfJoin",
+    "AsOfJoinState",
+    "LatestJoin",
+    "StreamJoin",
+    "StreamJoinState",
+    "TableJoin",
+    "TableJoinState",
+]
