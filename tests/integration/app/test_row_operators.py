@@ -189,7 +189,7 @@ def test_what_these_cannot_do_is_refused_where_it_is_declared():
     table = app.table("t", key="k", schema="k long, name string")
     for refused, message in (
         (lambda: table.dedup("k", within="1 minute"), "dedup is for streams"),
-        (lambda: stream.union(table), "not of both"),
+        (lambda: stream.union(table), "not both"),
         (lambda: stream.union(), "at least two"),
         (lambda: stream.top(1, by="k sideways"), '"asc" or "desc"'),
         (lambda: stream.split(), "needs a condition"),

@@ -75,7 +75,7 @@ class Trial:
         return planned.schema.key, last.ties if planned.picks_rows and isinstance(last, FirstRow) else ()
 
     def outcome(self):
-        """All that the run gave, in one order; every record was counted, and no change is without the last."""
+        """All that the run gave, in one order. Every record was counted, every change fits the last."""
         found = {}
         for name in self.planned:
             self._require_chain(name)

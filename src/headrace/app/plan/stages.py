@@ -9,7 +9,9 @@ from headrace.streams.operators import (
     AsOfJoin,
     FirstRow,
     Group,
+    LatestJoin,
     Operator,
+    Settled,
     StreamJoin,
     TableJoin,
     Upserts,
@@ -57,7 +59,7 @@ class StageLine:
 
 def kind_of(operator: Operator) -> str:
     """What an operator is, in one word."""
-    if isinstance(operator, TableJoin | StreamJoin | AsOfJoin):
+    if isinstance(operator, TableJoin | StreamJoin | AsOfJoin | LatestJoin):
         return "join"
     if isinstance(operator, Upserts):
         return "table"
@@ -77,9 +79,8 @@ def stages_of(planned: PlannedGraph) -> tuple[StageLine, ...]:
 def _operator(planned: PlannedGraph, place: int) -> OperatorLine:
     node = planned.graph.nodes[place]
     inputs = tuple(_name(planned, edge.producer) for edge in node.edges)
-    return OperatorLine(
-        node.name, kind_of(node.operator), inputs, node.operator.inputs, _why_there(planned, place)
-    )
+    keys = (("record",),) if isinstance(node.operator, Settled) else node.operator.inputs
+    return OperatorLine(node.name, kind_of(node.operator), inputs, keys, _why_there(planned, place))
 
 
 def _name(planned: PlannedGraph, producer: int) -> str:

@@ -18,8 +18,8 @@ from headrace.streams.operators.latest_definition import recompute_latest
 from headrace.streams.operators.operator import STAMPS, WEIGHT, Operator, OperatorStep, State
 from headrace.streams.operators.packing import buckets, pack_buckets, unpack
 from headrace.streams.operators.rescaling import part_of_snapshot
-from headrace.streams.operators.rows import Dedup, Explode, Settled, Union
-from headrace.streams.operators.tables import StreamVersions, TableHistory, Upserts, WholeRows
+from headrace.streams.operators.rows import Dedup, Explode, Settled, StreamVersions, Union
+from headrace.streams.operators.tables import TableHistory, Upserts, WholeRows
 from headrace.streams.operators.windows.definition import in_order, recompute
 from headrace.streams.operators.windows.durations import Duration, microseconds
 from headrace.streams.operators.windows.node import WindowNode

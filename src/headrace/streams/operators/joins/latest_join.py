@@ -112,8 +112,8 @@ class LatestJoinState:
 
     def replay(self, stored: bytes) -> None:
         parts, _ = decode_state(stored)
-        if "rows" in parts:
-            self._table.add(self._table.prepared(parts["rows"]), None)
+        if "right" in parts:
+            self._table.add(self._table.prepared(parts["right"]), None)
 
     def _joined(self, arrived: pa.Table) -> list[Piece]:
         """Rows of the stream, each with what the table has for it, or with nulls."""
@@ -134,4 +134,4 @@ class LatestJoinState:
 
 
 def _stored(rows: pa.Table | None) -> bytes:
-    return encode_state({"rows": None if rows is None else rows.drop_columns([HASH, ROW])}, {})
+    return encode_state({"right": None if rows is None else rows.drop_columns([HASH, ROW])}, {})

@@ -8,6 +8,7 @@ Arrow and numpy only: no Spark, no I/O.
 from headrace.streams.operators.rows.dedup import Dedup
 from headrace.streams.operators.rows.explode import Explode
 from headrace.streams.operators.rows.settled import Settled
+from headrace.streams.operators.rows.stream_versions import StreamVersions
 from headrace.streams.operators.rows.union import Union
 
-__all__ = ["Dedup", "Explode", "Settled", "Union"]
+__all__ = ["Dedup", "Explode", "Settled", "StreamVersions", "Union"]

@@ -38,7 +38,8 @@ from headrace.streams.operators.runs import Held, in_one_chunk
 
 __all__ = ["Settled"]
 
-_PLACES = ("_event_time", "_partition", "_offset")
+_RECORD = ("_partition", "_offset")
+_PLACES = ("_event_time", *_RECORD)
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,8 @@ class Settled:
     wait_us: int = 0
 
     @property
-    def inputs(self) -> tuple[None, ...]:
-        return (None,)
+    def inputs(self) -> tuple[tuple[str, ...], ...]:
+        return (_RECORD,)  # what is taken back is of the same record as what was put out
 
     @property
     def delay_us(self) -> int:

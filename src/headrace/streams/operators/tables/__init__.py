@@ -4,8 +4,7 @@ Arrow and numpy only: no Spark, no I/O.
 """
 
 from headrace.streams.operators.tables.history import SPANS, TableHistory
-from headrace.streams.operators.tables.stream_versions import StreamVersions
 from headrace.streams.operators.tables.upserts import Upserts
 from headrace.streams.operators.tables.whole_rows import WholeRows
 
-__all__ = ["SPANS", "StreamVersions", "TableHistory", "Upserts", "WholeRows"]
+__all__ = ["SPANS", "TableHistory", "Upserts", "WholeRows"]
