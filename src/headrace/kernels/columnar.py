@@ -197,7 +197,7 @@ def number_texts(octets: Octets, bounds: Bounds) -> tuple[Ints, Ints, npt.NDArra
     """Numbers texts, equal ones alike, as they first occur.
 
     The number of each; and for each number a text that has it, and that text's hash, which
-    is the one of `streams.operators.hashing`.
+    is the one of `headrace.column_hash`.
     """
     count = len(bounds) - 1
     bounds = np.ascontiguousarray(bounds)

@@ -1030,7 +1030,7 @@ static inline uint64_t mixed(uint64_t bits)
     return bits ^ bits >> 32;
 }
 
-/* The hash that stored state is ordered by (`streams/operators/hashing.py` defines it): of the
+/* The hash that stored state is ordered by (`column_hash.py` defines it): of the
  * length, then of each word, the last one filled up with zeros. `at` may be read up to `limit`. */
 static inline uint64_t text_hash(place at, int64_t length, place limit)
 {

@@ -52,6 +52,11 @@ class Selection:
     limit: int | None
     offset: int
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether it selects every row."""
+        return not self.where and self.limit is None and not self.offset
+
     @classmethod
     def of(
         cls,

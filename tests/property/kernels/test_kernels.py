@@ -19,6 +19,7 @@ from crc32c import crc32c
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from headrace.column_hash import hash_columns
 from headrace.errors import CorruptionError
 from headrace.kernels import columnar as kernels
 from headrace.kernels.batches import (
@@ -38,7 +39,6 @@ from headrace.kernels.batches import (
 )
 from headrace.kernels.columnar import JsonCell, JsonKind
 from headrace.records import HEADER_BYTES, Record, columns, encode_batch, read_header, stamp
-from headrace.streams.operators.hashing import hash_columns
 
 NO_ACCESS = 0
 PAGES = 16

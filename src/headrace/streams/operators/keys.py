@@ -11,8 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from headrace import kernels
+from headrace.column_hash import Hashes, hash_columns
 from headrace.streams.operators.grouping import Groups, Ints, one_chunk, runs_of
-from headrace.streams.operators.hashing import Hashes, hash_columns, normal_key, same
+from headrace.streams.operators.hashing import normal_key, same
 
 __all__ = ["HASH", "grouped", "key_columns", "of_keys"]
 

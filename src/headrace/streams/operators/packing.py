@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.column_hash import hash_columns
 from headrace.streams.operators.grouping import runs_of
-from headrace.streams.operators.hashing import hash_columns
 from headrace.streams.operators.keys import HASH, hashes_of, key_columns
 
 __all__ = ["buckets", "pack_buckets", "unpack"]

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.column_hash import Hashes
 from headrace.streams.operators.grouping import Ints, one_chunk
-from headrace.streams.operators.hashing import Hashes
 from headrace.streams.operators.keys import hashes_of
 
 __all__ = ["Held", "Runs", "expanded", "held_rows", "in_one_chunk"]

@@ -43,9 +43,12 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def selection_sql(schema: ViewSchema, selection: Selection, dialect: Dialect, table: str) -> Sql:
-    """SELECT with everything the selection says; `table` is already quoted."""
-    columns = ", ".join(quoted(name) for name in schema.columns.names)
+def selection_sql(
+    schema: ViewSchema, selection: Selection, dialect: Dialect, table: str, *, more: str = ""
+) -> Sql:
+    """SELECT with everything the selection says, and a column more; `table` is already quoted."""
+    names = [*schema.columns.names, more] if more else schema.columns.names
+    columns = ", ".join(quoted(name) for name in names)
     parts, parameters = [f"SELECT {columns} FROM {table}"], []  # noqa: S608 - quoted
     if selection.where:
         terms = [_condition(schema, each, dialect) for each in selection.where]

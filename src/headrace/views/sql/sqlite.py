@@ -8,12 +8,15 @@ and see the state before it.
 
 import sqlite3
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from headrace.errors import ConfigError, CorruptionError, DiskError, RequestError, RetriableError
-from headrace.views.sql.sqlite_session import TABLES, SqliteSession
+from headrace.views.sql.row_checks import RecentChecks
+from headrace.views.sql.sqlite_session import SqliteSession, create_tables
+from headrace.views.sql.sqlite_table import Replaced
 from headrace.views.sql.sqlite_values import DECIMAL_COLLATION, compare_decimals
 from headrace.views.sql.store import SqlStore
 
@@ -35,9 +38,10 @@ class SqliteStore(SqlStore):
     the same thing on this object.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, *, now_s: Callable[[], float] = time.monotonic) -> None:
         self.path = Path(path)
         self._write_lock, self._read_lock = threading.Lock(), threading.Lock()
+        self._recent = RecentChecks(now_s)
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._writer = _connect(self.path)
@@ -45,7 +49,8 @@ class SqliteStore(SqlStore):
             self._writer.execute("PRAGMA journal_mode=WAL")
             self._writer.execute("PRAGMA synchronous=FULL")
             self._writer.execute(f"PRAGMA cache_size=-{_CACHE_KIB}")
-            self._writer.executescript(TABLES)
+            create_tables(self._writer)
+            self._replaced = Replaced(self._writer)
             self._reader = _connect(self.path)
             self._reader.execute("PRAGMA query_only=ON")
         except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
@@ -64,7 +69,7 @@ class SqliteStore(SqlStore):
         with self._write_lock, _explained(self.path):
             self._writer.execute("BEGIN IMMEDIATE")
             try:
-                yield SqliteSession(self._writer)
+                yield SqliteSession(self._writer, self._recent, self._replaced)
                 self._writer.execute("COMMIT")
             finally:
                 if self._writer.in_transaction:
@@ -76,7 +81,7 @@ class SqliteStore(SqlStore):
         with self._read_lock, _explained(self.path):
             self._reader.execute("BEGIN")
             try:
-                yield SqliteSession(self._reader)
+                yield SqliteSession(self._reader, self._recent)
             finally:
                 self._reader.execute("ROLLBACK")
 
@@ -106,6 +111,10 @@ def _explained(path: Path) -> Iterator[None]:
             ) from error
         if not name or name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):  # no name: text that is no UTF-8
             raise CorruptionError(f"{path}: {error}; {_REMEDY}") from error
-        if name == "SQLITE_ERROR":  # "no such table", for example
+        if name == "SQLITE_ERROR" and str(error).startswith("no such"):  # table, column, collation
+            raise CorruptionError(
+                f"{path}: {error}: it was changed by another program, or is damaged; {_REMEDY}"
+            ) from error
+        if name == "SQLITE_ERROR":
             raise RequestError(f"{path}: {error}; was it changed by another program?") from error
         raise

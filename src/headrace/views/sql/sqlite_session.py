@@ -1,12 +1,12 @@
 """What happens inside one SQLite transaction."""
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from headrace.checked_json import decode_fields, encode_fields
 from headrace.errors import CorruptionError, RequestError
@@ -16,44 +16,84 @@ from headrace.views.formats import dumps
 from headrace.views.ledger import Ledger
 from headrace.views.schema import ViewSchema
 from headrace.views.selection import Selection
-from headrace.views.sql.selection_sql import quoted, selection_sql
-from headrace.views.sql.sqlite_values import DECIMAL_COLLATION, declared_type, decode, encode, encode_value
+from headrace.views.sql.row_checks import CHECK, RecentChecks, Tally, change_check
+from headrace.views.sql.selection_sql import quoted
+from headrace.views.sql.sqlite_table import Replaced, SqliteTable, table_texts
+from headrace.views.sql.sqlite_values import encode
 
-__all__ = ["TABLES", "SqliteSession"]
+__all__ = ["SqliteSession", "create_tables"]
 
-TABLES = """
+_LEDGERS = """
 CREATE TABLE IF NOT EXISTS headrace_ledger (
   view TEXT PRIMARY KEY COLLATE NOCASE, query_id TEXT, batch_id INTEGER, watermark TEXT, ledger TEXT NOT NULL
-);
+)
+"""
+_CHANGES = f"""
 CREATE TABLE IF NOT EXISTS headrace_changes (
   view TEXT NOT NULL, sequence INTEGER NOT NULL, batch_id INTEGER NOT NULL, kind INTEGER NOT NULL,
-  "key" TEXT NOT NULL, "before" TEXT, "after" TEXT, PRIMARY KEY (view, sequence)
-) WITHOUT ROWID;
+  "key" TEXT NOT NULL, "before" TEXT, "after" TEXT, {CHECK} INTEGER, PRIMARY KEY (view, sequence)
+) WITHOUT ROWID
 """
+_CHANGE_COLUMNS = 'view, sequence, batch_id, kind, "key", "before", "after"'
 
 _EARLIER = ("schema", "reflected", "sequence", "next_query", "next_schema", "next_batch")
 
 
-class SqliteSession:
-    """An `SqlSession`; every name that stands in its statements is quoted."""
+def create_tables(connection: sqlite3.Connection) -> None:
+    """Makes the two tables that all views of a file share, unless they are there."""
+    connection.execute(_LEDGERS)
+    connection.execute(_CHANGES)
+    columns = connection.execute("SELECT name FROM pragma_table_info('headrace_changes')")
+    if (CHECK,) not in columns.fetchall():  # made by an earlier version
+        connection.execute(f"ALTER TABLE headrace_changes ADD COLUMN {CHECK} INTEGER")
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A ledger, and the tally of the view's rows; without one, an earlier version has written them."""
+
+    ledger: Ledger
+    tally: Tally | None
+
+
+class SqliteSession:
+    """An `SqlSession`; every name that stands in its statements is quoted.
+
+    What is read is compared with the checksums it was written with. Those of earlier versions have
+    none: they are read as they are, and get theirs with the next batch.
+    """
+
+    def __init__(
+        self, connection: sqlite3.Connection, recent: RecentChecks, replaced: Replaced | None = None
+    ) -> None:
+        self._connection, self._recent, self._replaced = connection, recent, replaced
+        self._tallies: dict[str, Tally | None] = {}
 
     def ledger(self, view: str, *, lock: bool = False) -> Ledger | None:
         del lock  # a writing transaction keeps all others waiting
         row = self._connection.execute(
-            "SELECT ledger FROM headrace_ledger WHERE view = ? COLLATE BINARY", (view,)
+            "SELECT view, ledger FROM headrace_ledger WHERE view = ? COLLATE BINARY", (view,)
         ).fetchone()
-        return None if row is None else _ledger_of(view, row[0])
+        if row is None:
+            if view in self.views():
+                raise CorruptionError(f"table headrace_ledger is damaged: view {view!r} is not in its index")
+            return None
+        entry = _entry_of(*row)
+        self._tallies[view] = entry.tally
+        return entry.ledger
 
     def views(self) -> list[str]:
-        found = self._connection.execute("SELECT view FROM headrace_ledger ORDER BY view COLLATE BINARY")
-        return [name for (name,) in found]
+        found = self._connection.execute("SELECT view, ledger FROM headrace_ledger NOT INDEXED")
+        schemas = [_entry_of(*each).ledger.schema for each in found.fetchall()]
+        self._require_ledgers(schemas)
+        return sorted(each.name for each in schemas)
 
     def write_ledger(self, ledger: Ledger) -> None:
-        reflected = ledger.reflected
+        reflected, tally = ledger.reflected, self._tallies.get(ledger.schema.name)
         watermark = pa.array([reflected.watermark_us], pa.timestamp("us", "UTC"))
+        fields = ledger.to_json()
+        if tally is not None:
+            fields |= {"rows": tally.rows, "checks": tally.total}
         self._connection.execute(
             "INSERT OR REPLACE INTO headrace_ledger VALUES (?, ?, ?, ?, ?)",
             (
@@ -61,44 +101,33 @@ class SqliteSession:
                 reflected.query_id,
                 reflected.batch_id,
                 encode(pa.chunked_array([watermark]))[0],
-                encode_fields(ledger.to_json()).decode(),
+                encode_fields(fields).decode(),
             ),
         )
 
     def create(self, schema: ViewSchema) -> None:
-        self._create(schema, null_keys=False)
+        self._table(schema).create()
+        self._tallies[schema.name] = Tally()
 
     def clear(self, old: ViewSchema, new: ViewSchema) -> None:
-        self._connection.execute(f"DROP TABLE {quoted(old.name)}")
-        self._connection.execute("DELETE FROM headrace_changes WHERE view = ?", (old.name,))
+        self._drop(old)
         self.create(new)
 
     def forget(self, schema: ViewSchema) -> None:
-        self._connection.execute(f"DROP TABLE {quoted(schema.name)}")
-        self._connection.execute("DELETE FROM headrace_changes WHERE view = ?", (schema.name,))
+        self._drop(schema)
         self._connection.execute("DELETE FROM headrace_ledger WHERE view = ?", (schema.name,))
 
     def write_rows(self, schema: ViewSchema, net: NetChanges) -> None:
-        if net.removed.num_rows:
-            self._delete(schema, net.removed)
-        if not net.rows.num_rows:
-            return
-        nulls = _null_keyed(schema, net.rows)
-        if nulls is not None:
-            self._admit_null_keys(schema)
-            self._delete(schema, net.rows.filter(nulls))  # nulls never conflict
-        self._connection.executemany(
-            _upsert(schema),
-            zip(*(encode(column) for column in _by_key(schema, net.rows).columns), strict=True),
-        )
+        assert self._replaced is not None, "only a writer's connection takes down what is replaced"
+        table, tally = self._table(schema), self._tallies[schema.name]
+        if tally is None:
+            tally = table.add_checks()
+        self._tallies[schema.name] = table.write(net, tally, self._replaced)
 
     def write_changes(self, view: str, changes: list[ViewChange], drop_up_to: int) -> None:
         self._connection.executemany(
-            "INSERT INTO headrace_changes VALUES (?, ?, ?, ?, ?, ?, ?)",
-            [
-                (view, each.sequence, each.batch_id, each.kind, *_texts(each.key, each.before, each.after))
-                for each in changes
-            ],
+            f"INSERT INTO headrace_changes ({_CHANGE_COLUMNS}, {CHECK}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
+            ((*row, change_check(row)) for row in _change_rows(view, changes)),
         )
         self._connection.execute(
             "DELETE FROM headrace_changes WHERE view = ? AND sequence <= ?", (view, drop_up_to)
@@ -111,16 +140,11 @@ class SqliteSession:
         raise RequestError(f"view {schema.name!r}: executors cannot write to SQLite, only the driver can")
 
     def select(self, schema: ViewSchema, selection: Selection) -> pa.Table:
-        sql = selection_sql(schema, selection, _Dialect(), quoted(schema.name))
-        found = self._connection.execute(sql.text, sql.parameters).fetchall()
-        if not found:
-            return schema.columns.empty_table()
-        columns = zip(zip(*found, strict=True), schema.columns, strict=True)
-        try:
-            arrays = [decode(list(values), each.type) for values, each in columns]
-        except (ValueError, TypeError, pa.ArrowException) as error:
-            raise CorruptionError(f"a row of {schema.name!r} is not what was written: {error}") from error
-        return pa.table(arrays, schema=schema.columns)
+        table, tally = self._table(schema), self._tallies[schema.name]
+        if tally is not None and not selection.is_whole and not self._recent.has(schema.name):
+            table.check(tally)
+            self._recent.add(schema.name)
+        return table.select(selection, tally)
 
     def oldest_change(self, view: str) -> int | None:
         (oldest,) = self._connection.execute(
@@ -130,108 +154,57 @@ class SqliteSession:
 
     def changes(self, view: str, since: int, limit: int) -> list[ViewChange]:
         found = self._connection.execute(
-            'SELECT sequence, batch_id, kind, "key", "before", "after" FROM headrace_changes '
+            f"SELECT {_CHANGE_COLUMNS}, {CHECK} FROM headrace_changes "  # noqa: S608 - constants
             "WHERE view = ? AND sequence > ? ORDER BY sequence LIMIT ?",
             (view, since, limit),
-        )
+        ).fetchall()
+        for number, (*values, check) in enumerate(found, since + 1):
+            if values[1] != number or check not in (None, change_check(values)):
+                raise CorruptionError(f"change {number} of view {view!r} in headrace_changes is damaged")
         try:
-            return [ViewChange(*each[:3], *_rows(*each[3:])) for each in found.fetchall()]
+            return [ViewChange(*each[1:4], *_rows(*each[4:7])) for each in found]
         except ValueError as error:
             raise CorruptionError(f"a change of {view!r} is not what was written: {error}") from error
 
-    # --- tables and keys ----------------------------------------------------------------------
+    def _table(self, schema: ViewSchema) -> SqliteTable:
+        return SqliteTable(self._connection, schema)
 
-    def _create(self, schema: ViewSchema, *, null_keys: bool) -> None:
-        """Makes the view's table.
+    def _drop(self, schema: ViewSchema) -> None:
+        self._table(schema).drop()
+        self._connection.execute("DELETE FROM headrace_changes WHERE view = ?", (schema.name,))
 
-        WITHOUT ROWID, which is a third faster and half as large, as long as no key has a
-        null: such a table refuses them.
-        """
-        taken = self._connection.execute(
-            "SELECT name FROM sqlite_master WHERE name = ? COLLATE NOCASE", (schema.name,)
-        ).fetchone()
-        if taken:
-            raise RequestError(
-                f"the file has something called {taken[0]!r} already; give the view another name, or keep it "
-                "in another file (SQLite does not tell names apart by case)"
-            )
-        columns = [f"{quoted(each.name)} {declared_type(each.type)}".rstrip() for each in schema.columns]
-        key = ", ".join(quoted(name) for name in schema.key)
-        kind = "" if null_keys else " WITHOUT ROWID"
-        self._connection.execute(
-            f"CREATE TABLE {quoted(schema.name)} ({', '.join(columns)}, PRIMARY KEY ({key})){kind}"
+    def _require_ledgers(self, schemas: Iterable[ViewSchema]) -> None:
+        """Raises CorruptionError for a table that was made for a view of which there is no ledger."""
+        made = {text for each in schemas for text in table_texts(each)}
+        found = self._connection.execute(
+            "SELECT name, sql FROM sqlite_master WHERE instr(sql, ?) AND NOT instr(sql, 'headrace_changes')",
+            (quoted(CHECK),),
         )
-
-    def _admit_null_keys(self, schema: ViewSchema) -> None:
-        """Copies the view into a table that takes nulls in its key, unless it is one already."""
-        found = self._connection.execute("SELECT sql FROM sqlite_master WHERE name = ?", (schema.name,))
-        if not found.fetchone()[0].endswith("WITHOUT ROWID"):
-            return
-        table, copied = quoted(schema.name), quoted("headrace_copied")
-        self._connection.execute(f"ALTER TABLE {table} RENAME TO {copied}")
-        self._create(schema, null_keys=True)
-        self._connection.execute(f"INSERT INTO {table} SELECT * FROM {copied}")  # noqa: S608 - quoted
-        self._connection.execute(f"DROP TABLE {copied}")
-
-    def _delete(self, schema: ViewSchema, keys: pa.Table) -> None:
-        terms = " AND ".join(f"{quoted(name)} IS ?" for name in schema.key)
-        self._connection.executemany(
-            f"DELETE FROM {quoted(schema.name)} WHERE {terms}",  # noqa: S608 - quoted
-            zip(*(encode(keys[name]) for name in schema.key), strict=True),
-        )
+        for name, text in found:
+            if text not in made:
+                raise CorruptionError(
+                    f"table {name!r} or headrace_ledger is damaged: they do not go together"
+                )
 
 
-class _Dialect:
-    """SQLite sorts nulls first and compares text by its bytes, which is what is wanted."""
-
-    placeholder = "?"
-
-    def operand(self, name: str, kind: pa.DataType) -> str:
-        collation = f" COLLATE {DECIMAL_COLLATION}" if pa.types.is_decimal(kind) else ""
-        return quoted(name) + collation
-
-    def parameter(self, value: Any, kind: pa.DataType) -> Any:
-        return encode_value(value, kind)
-
-    def order(self, operand: str, descending: bool) -> str:
-        return f"{operand} DESC" if descending else operand
-
-
-def _ledger_of(view: str, text: str) -> Ledger:
+def _entry_of(view: str, text: str) -> _Entry:
     """Those of earlier versions have no checksum."""
     try:
-        return Ledger.from_json(decode_fields(text.encode(), _EARLIER).fields)
+        fields = decode_fields(text.encode(), _EARLIER).fields
+        ledger = Ledger.from_json(fields)
+        if ledger.schema.name != view:
+            raise ValueError(f"it is that of {ledger.schema.name!r}")
+        return _Entry(ledger, Tally(fields["rows"], fields["checks"]) if "rows" in fields else None)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CorruptionError(
             f"the ledger of view {view!r} (a row of headrace_ledger) is damaged: {error}"
         ) from error
 
 
-def _upsert(schema: ViewSchema) -> str:
-    names = ", ".join(quoted(name) for name in schema.columns.names)
-    key = ", ".join(quoted(name) for name in schema.key)
-    updates = ", ".join(f"{quoted(name)} = excluded.{quoted(name)}" for name in schema.value_names())
-    return (
-        f"INSERT INTO {quoted(schema.name)} ({names}) VALUES ({', '.join('?' * len(schema.columns))}) "  # noqa: S608
-        f"ON CONFLICT ({key}) DO {'UPDATE SET ' + updates if updates else 'NOTHING'}"
-    )
-
-
-def _by_key(schema: ViewSchema, rows: pa.Table) -> pa.Table:
-    """In the order of the table on disk: rows that are neighbours there are written together."""
-    keys = rows.select(list(schema.key)).rename_columns([str(index) for index in range(len(schema.key))])
-    return rows.take(pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in keys.column_names]))
-
-
-def _null_keyed(schema: ViewSchema, rows: pa.Table) -> pa.Array | None:
-    """Which rows have a null in their key; None if none has."""
-    masks = [pc.is_null(rows[name]) for name in schema.key if rows[name].null_count]
-    if not masks:
-        return None
-    found = masks[0]
-    for each in masks[1:]:
-        found = pc.or_(found, each)
-    return found
+def _change_rows(view: str, changes: Iterable[ViewChange]) -> Iterator[tuple[Any, ...]]:
+    for each in changes:
+        texts = _texts(each.key, each.before, each.after)
+        yield (view, each.sequence, each.batch_id, int(each.kind), *texts)
 
 
 def _texts(*rows: dict[str, Any] | None) -> list[str | None]:

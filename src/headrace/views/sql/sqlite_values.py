@@ -69,12 +69,12 @@ def encode_value(value: Any, kind: pa.DataType) -> Any:
 
 
 def decode(values: list[Any], kind: pa.DataType) -> pa.Array:
-    """An Arrow array of what SQLite gave back."""
+    """An Arrow array of what SQLite gave back; raises an error for what was never encoded."""
     types = pa.types
     if is_nested(kind):
         return from_json([None if each is None else orjson.loads(each) for each in values], kind)
     if types.is_floating(kind):
-        return pa.array([float(each) if isinstance(each, str) else each for each in values], kind)
+        return pa.array([_number(each) if isinstance(each, str) else each for each in values], kind)
     if types.is_boolean(kind):
         return pa.array(values, pa.int8()).cast(kind)
     if types.is_timestamp(kind) or types.is_date(kind) or types.is_decimal(kind):
@@ -87,6 +87,12 @@ def compare_decimals(left: str, right: str) -> int:
     """Text of decimals by their number; for `sqlite3.Connection.create_collation`."""
     first, second = decimal.Decimal(left), decimal.Decimal(right)
     return (first > second) - (first < second)
+
+
+def _number(text: str) -> float:
+    if text != "NaN":
+        raise ValueError(f"{text!r} is no number")
+    return float(text)
 
 
 def _floats(column: pa.ChunkedArray) -> list[Any]:

@@ -11,6 +11,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from headrace.crash_points import reached
+from headrace.errors import CorruptionError
 from headrace.views.batch import NetChanges, StagedChanges, ViewBatch, net_changes
 from headrace.views.changes import ViewChange, kept_changes
 from headrace.views.ledger import Ledger, Reflected
@@ -121,7 +122,14 @@ class SqlStore(LedgeredStore):
         with self._reading(view) as session:
             ledger = _require(session, view)
             require_since(view, since, session.oldest_change(view), ledger.sequence)
-            return session.changes(view, since, limit)
+            found = session.changes(view, since, limit)
+            expected = min(limit, ledger.sequence - since)
+            if len(found) != expected:
+                raise CorruptionError(
+                    f"table headrace_changes is damaged: of view {view!r} it has {len(found)} changes after "
+                    f"{since}, not {expected}"
+                )
+            return found
 
     def views(self) -> list[str]:
         with self._reading() as session:

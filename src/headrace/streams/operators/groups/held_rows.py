@@ -9,11 +9,12 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from headrace.column_hash import hash_columns
 from headrace.streams.operators.aggregates.aggregates import Aggregate
 from headrace.streams.operators.aggregates.layout import layout_for
 from headrace.streams.operators.grouping import Groups, one_chunk, runs_of
 from headrace.streams.operators.groups.results import GroupResults, group_results, result_changes
-from headrace.streams.operators.hashing import distinct, hash_columns
+from headrace.streams.operators.hashing import distinct
 from headrace.streams.operators.keys import HASH, grouped, hashes_of, key_columns, of_keys
 from headrace.streams.operators.operator import (
     STAMPS,

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from headrace.column_hash import Hashes, hash_columns
 from headrace.errors import RequestError
 from headrace.streams.operators.grouping import Ints, one_chunk
-from headrace.streams.operators.hashing import Hashes, hash_columns, normal_type
+from headrace.streams.operators.hashing import normal_type
 from headrace.streams.operators.joins.values import columns_of, hash_values, mixed
 from headrace.streams.operators.keys import HASH, key_columns
 from headrace.streams.operators.operator import own_fields

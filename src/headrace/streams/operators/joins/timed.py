@@ -12,8 +12,9 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
+from headrace.column_hash import Hashes
 from headrace.streams.operators.grouping import Ints, one_chunk
-from headrace.streams.operators.hashing import Hashes, same
+from headrace.streams.operators.hashing import same
 from headrace.streams.operators.joins.values import Flags, ordered
 from headrace.streams.operators.keys import HASH, hashes_of
 from headrace.streams.operators.operator import numbers

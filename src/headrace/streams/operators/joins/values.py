@@ -12,8 +12,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.column_hash import Hashes, hash_columns
 from headrace.streams.operators.grouping import Ints, one_chunk, runs_of
-from headrace.streams.operators.hashing import Hashes, hash_columns, same
+from headrace.streams.operators.hashing import same
 from headrace.streams.operators.runs import expanded
 
 __all__ = ["equal_rows", "hash_values", "mixed", "ordered", "summed"]

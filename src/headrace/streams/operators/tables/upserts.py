@@ -15,10 +15,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.column_hash import hash_columns
 from headrace.errors import RequestError
 from headrace.streams.event_time import NO_WATERMARK
 from headrace.streams.operators.grouping import Ints, one_chunk
-from headrace.streams.operators.hashing import distinct, hash_columns
+from headrace.streams.operators.hashing import distinct
 from headrace.streams.operators.keys import HASH, grouped, hashes_of, key_columns, of_keys
 from headrace.streams.operators.operator import (
     DELETED,

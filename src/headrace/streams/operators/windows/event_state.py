@@ -13,10 +13,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.column_hash import Hashes
 from headrace.streams.event_time import NO_WATERMARK
 from headrace.streams.operators.changes import together
 from headrace.streams.operators.grouping import Ints, runs_of
-from headrace.streams.operators.hashing import Hashes, distinct
+from headrace.streams.operators.hashing import distinct
 from headrace.streams.operators.keys import hashes_of
 from headrace.streams.operators.runs import Runs, in_one_chunk
 from headrace.streams.operators.windows.state import OpenWindows
