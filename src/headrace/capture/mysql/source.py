@@ -40,7 +40,7 @@ from headrace.capture.mysql.decode import (
     read_gtid,
     read_payload,
 )
-from headrace.capture.mysql.frozen import FrozenDatabase
+from headrace.capture.mysql.frozen import FrozenDatabase, locked
 from headrace.capture.mysql.group import BinlogTransaction
 from headrace.capture.mysql.resuming import Server, is_same_server, why_not_resumed
 from headrace.capture.mysql.setup import find_lacks, setting_lacks
@@ -101,16 +101,16 @@ class MysqlSource:
 
     @contextlib.contextmanager
     def freeze(self) -> Iterator[FrozenDatabase]:
-        """MySQL does not say which transactions a snapshot contains, so only MariaDB can be asked for one."""
+        """Tables of MySQL are locked for reading while the snapshot begins."""
         with self._connected() as queries:
-            if not queries.is_mariadb:
-                raise RequestError(
-                    f"{self.url}: MySQL does not say which transactions a snapshot contains, so its tables "
-                    "cannot be compared with topics; those of MariaDB, PostgreSQL and SQLite can"
-                )
             tables = CapturedTables(queries, self.database, self._wanted)
-            queries.query("START TRANSACTION WITH CONSISTENT SNAPSHOT")
-            yield FrozenDatabase(queries, tables)
+            with contextlib.ExitStack() as while_it_begins:
+                if not queries.is_mariadb:
+                    other = while_it_begins.enter_context(self._connected())
+                    while_it_begins.enter_context(locked(other, tables))
+                queries.query("START TRANSACTION WITH CONSISTENT SNAPSHOT")
+                frozen = FrozenDatabase(queries, tables)
+            yield frozen
 
     def _lacks(self, connection: Connection, tables: Mapping[str, Table]) -> list[Lack]:
         return find_lacks(connection, wanted=self._wanted, tables=tables)

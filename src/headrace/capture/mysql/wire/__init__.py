@@ -4,7 +4,7 @@
 """
 
 from headrace.capture.mysql.wire.address import MysqlAddress
-from headrace.capture.mysql.wire.connection import Connection, ServerError
+from headrace.capture.mysql.wire.connection import Connection, ServerBusy, ServerError
 from headrace.capture.mysql.wire.protocol import Body, binlog_dump, read_row
 from headrace.capture.mysql.wire.sql import identifier, literal, qualified
 
@@ -12,6 +12,7 @@ __all__ = [
     "Body",
     "Connection",
     "MysqlAddress",
+    "ServerBusy",
     "ServerError",
     "binlog_dump",
     "identifier",

@@ -24,7 +24,7 @@ from headrace.capture.mysql.wire.protocol import (
 from headrace.capture.server import ServerSocket, SslMode
 from headrace.errors import ConfigError, CorruptionError, RequestError, RetriableError
 
-__all__ = ["Connection", "Row", "ServerError"]
+__all__ = ["Connection", "Row", "ServerBusy", "ServerError"]
 
 Row = tuple[str | None, ...]
 
@@ -64,6 +64,14 @@ class ServerError(RequestError):
         super().__init__(f"{product} says: {message}")
         self.number = message.code
         self.message = message.message
+
+
+class ServerBusy(RetriableError):  # noqa: N818 - a circumstance
+    """The server cannot do now what it was asked; `number` says why."""
+
+    def __init__(self, message: ServerMessage, product: str) -> None:
+        super().__init__(f"{product} says: {message}")
+        self.number = message.code
 
 
 class Connection:
@@ -185,10 +193,10 @@ class Connection:
     def _fill(self) -> None:
         self._packets.feed(self._socket.receive())
 
-    def _error(self, message: ServerMessage) -> RequestError | RetriableError:
+    def _error(self, message: ServerMessage) -> ServerError | ServerBusy:
         product = self.product if hasattr(self, "greeting") else "MySQL"
         if message.code in _RETRIABLE or message.sqlstate.startswith("08"):
-            return RetriableError(f"{product} says: {message}")
+            return ServerBusy(message, product)
         return ServerError(message, product)
 
     # --- login --------------------------------------------------------------------------------
