@@ -15,9 +15,10 @@ from tests.integration.capture.postgres.test_source import ZOO
 
 from headrace.testing.postgres_process import PASSWORD
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("postgres"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("postgres"), pytest.mark.timeout(1800)]
 
 SCRIPT = Path(__file__).with_name("debezium_events.py")
+STATEMENTS = 5_000
 # What stands otherwise on purpose; `docs/reference/capture-postgres.md` says why.
 OTHERWISE = {"da", "ts3", "po", "bo", "ci2", "tq", "ls", "co", "na", "ma2", "ba", "dma"}
 
@@ -83,7 +84,7 @@ def test_debezium_tells_the_same_changes(database, tmp_path):
     follower = Follower(source, folded)
     follower.settle(database.end())
     database.run("SELECT pg_create_logical_replication_slot('judge', 'pgoutput')")
-    database.run(*statements(random.Random(7), 500))
+    database.run(*statements(random.Random(7), STATEMENTS))
     follower.settle(database.end())
     source.close()
     ours = [each for each in folded.log if each.op != "r"]
