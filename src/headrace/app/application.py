@@ -3,7 +3,7 @@
 import importlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -446,17 +446,27 @@ class App:
             return self.streams[topic]
         return self.stream(topic, schema=kind.event_schema(), event_time="at", partitions=kind.partitions)
 
-    def capture(self, url: str, *, table: str, name: str | None = None) -> "CapturedTable":
+    def capture(
+        self,
+        url: str,
+        *,
+        table: str,
+        name: str | None = None,
+        settings: Mapping[str, str] | None = None,
+    ) -> "CapturedTable":
         """A table of a database, whose changes become a topic; for `table(…, source=…)`.
 
         `url` is `sqlite:///FILE` or `postgresql://USER@HOST/DATABASE?password=env:NAME`, or the same
         with `mysql` or `mariadb`; the database must be there, for the table's columns and key are read
         from it. Tables of one database are captured together, under its name or `name`. `headrace run`
         runs captures.
+
+        `debezium+KIND://…` has one of Debezium's connectors read the database: KIND is sqlserver, oracle,
+        db2, mongodb, postgresql, mysql or mariadb, and `settings` are settings of the connector.
         """
         from headrace.app.captured import with_table
 
-        spec, captured = with_table(self.captures, url, table, name)
+        spec, captured = with_table(self.captures, url, table, name, settings)
         self.captures[spec.name] = spec
         return captured
 

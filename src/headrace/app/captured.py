@@ -25,6 +25,7 @@ class CapturedTable:
 
     capture: str
     schema: TableSchema
+    has_cuts: bool = True
 
     @property
     def topic(self) -> str:
@@ -32,9 +33,9 @@ class CapturedTable:
         return table_topic(self.capture, self.schema.table)
 
     @property
-    def transactions(self) -> str:
-        """The topic that says where transactions of its database end."""
-        return transaction_topic(self.capture)
+    def transactions(self) -> str | None:
+        """The topic that says where transactions of its database end; None if nobody writes that."""
+        return transaction_topic(self.capture) if self.has_cuts else None
 
     def require_key(self) -> tuple[str, ...]:
         """The primary key; raises ConfigError if the table has none."""
@@ -53,13 +54,18 @@ def capture_name(url: str) -> str:
 
 
 def with_table(
-    captures: Mapping[str, CaptureSpec], url: str, table: str, name: str | None
+    captures: Mapping[str, CaptureSpec],
+    url: str,
+    table: str,
+    name: str | None,
+    settings: Mapping[str, str] | None = None,
 ) -> tuple[CaptureSpec, CapturedTable]:
     """The capture with one more table, and that table as the database has it now."""
-    made = CaptureSpec(name=name or capture_name(url), url=absolute_url(url))
-    spec = captures.get(made.name, made)
+    made = CaptureSpec(name=name or capture_name(url), url=absolute_url(url), settings=dict(settings or {}))
+    known = captures.get(made.name, made)
+    spec = replace(known, settings={**known.settings, **made.settings})
     if spec.url != made.url:
         raise ConfigError(f"captures of {spec.url} and {made.url} have the same name; give one of them name=")
     schema = describe_table(spec, table)
     tables = dict.fromkeys([*spec.tables, schema.table])
-    return replace(spec, tables=tuple(tables)), CapturedTable(made.name, schema)
+    return replace(spec, tables=tuple(tables)), CapturedTable(made.name, schema, not spec.is_debezium)

@@ -34,7 +34,7 @@ def _topic(
     """The topic, its format, and the topic with the cuts of its source."""
     if isinstance(followed, CapturedTable):
         followed.require_key()
-        return followed.topic, "debezium", followed.transactions
+        return followed.topic, "debezium", followed.transactions or ""
     if isinstance(followed, Table):
         spec = followed.spec
         return spec.topic, "debezium" if spec.table == "debezium" else "upserts", spec.transactions

@@ -24,13 +24,21 @@ from headrace.capture.change import (
     one_by_one,
 )
 from headrace.capture.host import CaptureHost
-from headrace.capture.open import absolute_url, describe_table, open_source, sqlite_path
+from headrace.capture.open import (
+    absolute_url,
+    check_database,
+    describe_table,
+    open_source,
+    own_topics,
+    release_database,
+    sqlite_path,
+)
 from headrace.capture.run import CaptureRun
 from headrace.capture.source import Chunk, FrozenTables, Lack, Lag, Source, SourceChanged
 from headrace.capture.spec import CaptureSpec, parse_spec
 from headrace.capture.state import CaptureState, parse_state
 from headrace.capture.status import Status, TableStatus, state_of
-from headrace.capture.writer import CaptureWriter, own_topics, state_topic, table_topic, transaction_topic
+from headrace.capture.writer import CaptureWriter, state_topic, table_topic, transaction_topic
 
 __all__ = [
     "CAPTURES_TOPIC",
@@ -58,6 +66,7 @@ __all__ = [
     "TableStatus",
     "Transaction",
     "absolute_url",
+    "check_database",
     "declare_captures",
     "describe_table",
     "one_by_one",
@@ -65,6 +74,7 @@ __all__ = [
     "own_topics",
     "parse_spec",
     "parse_state",
+    "release_database",
     "sqlite_path",
     "state_of",
     "state_topic",

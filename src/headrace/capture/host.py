@@ -5,6 +5,7 @@ import logging
 import threading
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from headrace.capture.catalog import Catalog, Entry
 from headrace.capture.open import open_source
@@ -15,6 +16,9 @@ from headrace.capture.writer import CaptureWriter
 from headrace.client import Connection
 from headrace.clock import Clock, SystemClock
 from headrace.errors import FencedError, RetriableError
+
+if TYPE_CHECKING:
+    from headrace.capture.connect import ConnectRun
 
 __all__ = ["CaptureHost"]
 
@@ -29,7 +33,7 @@ _RESTART_MS = 5_000
 @dataclass(slots=True)
 class _Running:
     spec: CaptureSpec
-    run: CaptureRun
+    run: "CaptureRun | ConnectRun"
     thread: threading.Thread
     said: Status | None = None
     said_ms: int = 0
@@ -139,21 +143,32 @@ class CaptureHost:
                 self._say(catalog, running)
 
     def _start(self, spec: CaptureSpec, entry: Entry) -> _Running:
-        writer = CaptureWriter(self._connection, spec.name, partitions=spec.partitions)
-        run = CaptureRun(
-            spec.name,
-            lambda: open_source(spec),
-            writer,
-            outbox=spec.outbox,
-            chunk_rows=spec.chunk_rows,
-            takes_all=not (spec.tables or spec.outbox),
-            paused=entry.switch.paused,
-            on_status=lambda status: setattr(made, "latest", status),
-        )
+        def note(status: Status) -> None:
+            made.latest = status
+
+        run = self._run_of(spec, paused=entry.switch.paused, on_status=note)
         thread = threading.Thread(target=lambda: self._follow(made), daemon=True)
         made = _Running(spec, run, thread, resumed=entry.switch.resumed)
         made.thread.start()
         return made
+
+    def _run_of(
+        self, spec: CaptureSpec, *, paused: bool, on_status: Callable[[Status], None]
+    ) -> "CaptureRun | ConnectRun":
+        if spec.is_debezium:
+            from headrace.capture.connect import ConnectRun
+
+            return ConnectRun(spec, self._connection, paused=paused, on_status=on_status)
+        return CaptureRun(
+            spec.name,
+            lambda: open_source(spec),
+            CaptureWriter(self._connection, spec.name, partitions=spec.partitions),
+            outbox=spec.outbox,
+            chunk_rows=spec.chunk_rows,
+            takes_all=not (spec.tables or spec.outbox),
+            paused=paused,
+            on_status=on_status,
+        )
 
     def _follow(self, running: _Running) -> None:
         """The thread of a capture."""

@@ -28,7 +28,6 @@ from headrace.records import decode_columns
 __all__ = [
     "Batch",
     "CaptureWriter",
-    "own_topics",
     "schema_topic",
     "state_topic",
     "table_topic",
@@ -64,11 +63,6 @@ def transaction_topic(name: str) -> str:
 
 def state_topic(name: str) -> str:
     return topic_name(f"{name}.state")
-
-
-def own_topics(name: str) -> list[str]:
-    """The topics of a capture other than those of its tables."""
-    return [schema_topic(name), transaction_topic(name), state_topic(name)]
 
 
 @dataclass(slots=True, kw_only=True)

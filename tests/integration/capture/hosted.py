@@ -29,7 +29,7 @@ class Hosted:
 
 
 @contextmanager
-def hosted(bootstrap: str, spec: CaptureSpec) -> Iterator[Hosted]:
+def hosted(bootstrap: str, spec: CaptureSpec, patience_s: float = 60) -> Iterator[Hosted]:
     """The capture, once all its tables are read."""
     connection = Connection(bootstrap_servers=bootstrap)
     host = CaptureHost(connection, [spec.name])
@@ -39,11 +39,11 @@ def hosted(bootstrap: str, spec: CaptureSpec) -> Iterator[Hosted]:
         thread.start()
         try:
             made = Hosted(bootstrap, spec, catalog)
-            wait_until(lambda: made.state() == "streaming")
+            wait_until(lambda: made.state() == "streaming", patience_s)
             yield made
         finally:
             host.stop()
-            thread.join(30)
+            thread.join(patience_s)
             assert not thread.is_alive()
 
 

@@ -36,8 +36,11 @@ _RETRIABLE = (
 _WRAPPING = ("java.util.concurrent.ExecutionException",)
 
 
-def start_jvm(heap_mb: int) -> None:
-    """Starts Java in this process; its signals stay Python's, its log goes to standard error."""
+def start_jvm(heap_mb: int, kind: str = "") -> None:
+    """Starts Java in this process, with the jars for this kind of database.
+
+    Its signals stay Python's, its log goes to standard error.
+    """
     logging = Path(__file__).with_name("log4j2.properties")
     jpype.startJVM(
         f"-Xmx{heap_mb}m",
@@ -45,9 +48,11 @@ def start_jvm(heap_mb: int) -> None:
         "-XX:+UseSerialGC",
         f"-Dlog4j2.configurationFile={logging.as_uri()}",
         jvmpath=str(find_java().runtime / "lib" / "server" / _library()),
-        classpath=connect_jars(),
+        classpath=connect_jars(kind),
         convertStrings=True,
     )
+    logging_of_java = jpype.JPackage("java").util.logging
+    logging_of_java.Logger.getLogger("").setLevel(logging_of_java.Level.WARNING)
 
 
 def _library() -> str:
@@ -94,6 +99,19 @@ class Herder:
 
     def resume(self, name: str) -> None:
         _translated(lambda: self._herder.resumeConnector(name))
+
+    def read_again(self, name: str) -> None:
+        """Forgets the positions of a connector that was stopped, so that it begins with a snapshot."""
+        self._answer(lambda callback: self._herder.resetConnectorOffsets(name, callback))
+
+    def stop_connector(self, name: str) -> None:
+        """Ends its tasks; `resume` starts them."""
+        self._answer(lambda callback: self._herder.stopConnector(name, callback))
+
+    def progress(self) -> dict[str, Any]:
+        """What Debezium's connector in this process says of its work: the attributes of its MBeans."""
+        found: dict[str, Any] = _translated(_progress)
+        return found
 
     def names(self) -> list[str]:
         return sorted(str(name) for name in _translated(self._herder.connectors))
@@ -165,6 +183,35 @@ def _assemble(settings: Any) -> Any:
 
 
 _JSON = "org.apache.kafka.connect.json.JsonConverter"
+
+
+# By the context of Debezium's MBeans.
+_ATTRIBUTES = {
+    "snapshot": ("SnapshotRunning", "RowsScanned", "RemainingTableCount"),
+    "streaming": ("Connected", "MilliSecondsBehindSource", "TotalNumberOfEventsSeen"),
+}
+
+
+def _progress() -> dict[str, Any]:
+    server = jpype.JClass("java.lang.management.ManagementFactory").getPlatformMBeanServer()
+    name_of = jpype.JClass("javax.management.ObjectName")
+    found: dict[str, Any] = {}
+    for context, attributes in _ATTRIBUTES.items():
+        pattern = name_of(f"debezium.*:type=connector-metrics,context={context},*")
+        for bean in server.queryNames(pattern, None):
+            known = {str(each.getName()) for each in server.getMBeanInfo(bean).getAttributes()}
+            for each in known.intersection(attributes):
+                found[each] = _plain(server.getAttribute(bean, each))
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """A number or a boolean as it is; a map of numbers, which is a table there, as a map."""
+    if value is None or isinstance(value, bool):
+        return value
+    if hasattr(value, "getTabularType"):
+        return {str(row.get("key")): int(row.get("value")) for row in value.values()}
+    return bool(value) if str(value) in ("true", "false") else int(value)
 
 
 def _class(name: str) -> Any:

@@ -1,7 +1,7 @@
 """The process of a Connect worker: `python -m headrace.capture.connect.host`.
 
-Speaks JSON lines. The first line in says what to start (`{"heap_mb": …,
-"properties": {…}}`), so that secrets are on no command line; the first line out
+Speaks JSON lines. The first line in says what to start (`{"heap_mb": …, "kind": …,
+"secrets": {…}, "properties": {…}}`), so that secrets are on no command line; the first line out
 says that it is ready, and from then on each line in (`{"call": …, "arguments":
 […]}`) is answered by one line out (`{"result": …}` or `{"error": …,
 "retriable": …}`). The end of its input, or SIGTERM, ends it in good order: a
@@ -20,18 +20,30 @@ from headrace.errors import HeadraceError, RetriableError
 
 __all__ = ["main"]
 
-CALLS = ("put", "remove", "restart", "pause", "resume", "names", "status")
+CALLS = (
+    "put",
+    "remove",
+    "restart",
+    "pause",
+    "resume",
+    "stop_connector",
+    "read_again",
+    "progress",
+    "names",
+    "status",
+)
 
 
 def main() -> int:
     out = _take_stdout()
     order = json.loads(sys.stdin.readline())
+    os.environ.update(order["secrets"])  # before Java reads it; nobody else sees it there
     signal.signal(signal.SIGTERM, _end)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to act on
     try:
         from headrace.capture.connect.herder import Herder, start_jvm
 
-        start_jvm(order["heap_mb"])
+        start_jvm(order["heap_mb"], order["kind"])
         herder = Herder(order["properties"])
     except HeadraceError as error:
         _say(out, _refusal(error))

