@@ -11,13 +11,11 @@ from dataclasses import replace
 import pyarrow as pa
 
 from headrace.app.application import App, View
-from headrace.app.diagnostics.mistakes import placed
-from headrace.app.diagnostics.places import place_of
 from headrace.app.plan.names import dead_topic, late_topic
 from headrace.app.plan.plan import PlannedStream, PlannedView
+from headrace.app.plan.view_places import require_places, topics_of
 from headrace.errors import ConfigError
 from headrace.streams import PROCESSING_TIME, StreamSpec, field_path, field_type, rows_schema
-from headrace.views import topic_of_view
 
 __all__ = ["makers_first", "makers_of", "row_topics", "with_stages"]
 
@@ -54,9 +52,9 @@ def with_stages(
     `others` are the views of plain DataFrames and of several topics, each with the topics that it reads.
 
     Raises ConfigError, which names the topics, if records would go round in a ring, and one
-    that names the views if two would be kept in one place.
+    that names the view if it would be kept where another one or something else is.
     """
-    _require_places(
+    require_places(
         app, [*(view.view for each in streams for view in each.views), *(view for view, _ in others)]
     )
     _require_no_ring(app, streams, others)
@@ -87,38 +85,13 @@ def _with_order(view: PlannedView, spec: StreamSpec) -> PlannedView:
     return replace(view, plan=replace(view.plan, latest=latest))
 
 
-def _require_places(app: App, views: Iterable[View]) -> None:
-    """Two views on one topic, or in one file under names that it does not tell apart, are refused."""
-    taken: dict[object, View] = {}
-    for view in views:
-        place, words = _place(app, view)
-        other = taken.setdefault(place, view)
-        if other is not view:
-            with placed(place_of(view.function), view.name):
-                raise ConfigError(f"view {view.name!r} cannot be kept where view {other.name!r} is: {words}")
-
-
-def _place(app: App, view: View) -> tuple[object, str]:
-    """Where a view is, such that no other can be there; and why not."""
-    url = "" if view.topic is not None else view.store or app.store or ""
-    kept = (None, view.topic) if view.topic is not None else topic_of_view(url, view.name)
-    if kept is not None:
-        return (
-            kept,
-            f"topic {kept[1]!r} holds one view; name another, or write topic://prefix* for one a view",
-        )
-    if not url or url.startswith("sqlite:"):
-        return (url, view.name.lower()), "SQLite does not tell names apart by case; rename one of them"
-    return (url, view.name), "they have one name"
-
-
 def _require_no_ring(
     app: App, streams: Sequence[PlannedStream], others: Sequence[tuple[View, Collection[str]]]
 ) -> None:
     found = {each.name: _written(app, each) for each in streams}
     for view, topics in others:
         for topic in topics:
-            found.setdefault(topic, set()).update(_topics_of(app, view))
+            found.setdefault(topic, set()).update(topics_of(app, view))
     written = {topic: sorted(topics & found.keys()) for topic, topics in found.items()}
     for topic in written:
         ring = _ring(written, [topic])
@@ -134,20 +107,12 @@ def _written(app: App, planned: PlannedStream) -> set[str]:
 
     What cannot be read of the letters themselves is not written down again.
     """
-    topics = {topic for each in planned.views for topic in _topics_of(app, each.view)}
+    topics = {topic for each in planned.views for topic in topics_of(app, each.view)}
     if planned.name not in (dead_topic(app.name), late_topic(app.name)):
         topics.add(dead_topic(app.name))
         if any(each.plan.operator is not None for each in planned.views):
             topics.add(late_topic(app.name))
     return topics
-
-
-def _topics_of(app: App, view: View) -> list[str]:
-    """The topic of the application's log that a view is, or is kept on, if there is one."""
-    if view.topic is not None:
-        return [view.topic]
-    kept = topic_of_view(view.store or app.store or "", view.name)
-    return [kept[1]] if kept is not None and kept[0] is None else []
 
 
 def _ring(written: Mapping[str, Sequence[str]], way: list[str]) -> list[str] | None:

@@ -1,8 +1,11 @@
 """How queries hang together: rings are refused before anything runs, and who tells whom the time."""
 
+import contextlib
 import itertools
+import sqlite3
 
 import pytest
+from tests.unit.sourcing.accounts import Account, decide, evolve
 
 from headrace import App, agg, tumbling
 from headrace.errors import ConfigError
@@ -176,3 +179,33 @@ def test_a_topic_that_the_application_makes_holds_no_view_beside():
     app.view(name="hourly", store="topic://clean")(lambda: counted(orders))
     with pytest.raises(ConfigError, match="topic 'clean' holds one view"):
         plan_for_test(app, None)
+
+
+@pytest.mark.parametrize(
+    ("topic", "owner"),
+    [
+        ("shop.account.events", "entity 'account'"),
+        ("shop.account.commands", "entity 'account'"),
+        ("shop.account.answers", "entity 'account'"),
+        ("shop.account.snapshots", "entity 'account'"),
+        ("bank.main.customers", "capture 'bank'"),
+        ("bank.transaction", "capture 'bank'"),
+        ("shop.dead", "the application's dead letters"),
+        ("shop.late", "the application's late records"),
+    ],
+)
+def test_a_topic_that_something_else_writes_takes_no_derived_rows(topic, owner, tmp_path):
+    with contextlib.closing(sqlite3.connect(tmp_path / "bank.db")) as bank:
+        bank.execute("CREATE TABLE customers (id INTEGER PRIMARY KEY)")
+    for kept_on in ("derived", "store"):
+        app = App("shop", store=f"topic://{topic}")
+        app.entity("account", decide=decide, evolve=evolve, initial=Account())
+        captured = app.capture(f"sqlite:///{tmp_path}/bank.db", table="customers")
+        assert owner.startswith("capture") <= (topic in (captured.topic, captured.transactions))
+        orders = app.stream("orders", schema=SCHEMA)
+        if kept_on == "derived":
+            app.topic(topic)(lambda orders=orders: orders)
+        else:
+            app.view(name="v")(lambda orders=orders: counted(orders))
+        with pytest.raises(ConfigError, match=rf"topic '{topic}' belongs to {owner}, .* name another"):
+            plan_for_test(app, None)
