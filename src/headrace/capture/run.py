@@ -105,6 +105,8 @@ class CaptureRun:
         self._totals: dict[str, int | None] = {}
         self._said_at = 0.0
         self._failures = self._expirations = 0
+        self._is_other = False  # the source has said so, whether it noticed at its start or later
+        self._asked = False  # to read tables again, and nothing was written since
 
     # --- from any thread ----------------------------------------------------------------------
 
@@ -180,6 +182,13 @@ class CaptureRun:
             self._expired(error)
         except RetriableError as error:
             self._try_again(str(error))
+        except SourceChanged as error:
+            self._is_other = True
+            if self._asked:
+                self._close()
+                self._requests[secrets.token_hex(8)] = ()
+            else:
+                self._stop_with(str(error))
         except TablesGone as error:
             self._gone |= frozenset(error.tables)
             self._stop_with(str(error))
@@ -216,7 +225,8 @@ class CaptureRun:
             return
         state = self._writer.open()
         requests = self._unmet(state)
-        source, position, is_other = self._connect(state, bool(requests))
+        self._asked = bool(requests)
+        source, position, is_other = self._connect(state, self._asked)
         self._source, schemas = source, source.schemas()
         gone = [each for each in state.tables if each not in schemas and each not in self._given_up]
         if gone and self._takes_all:
@@ -242,16 +252,18 @@ class CaptureRun:
     def _connect(self, state: CaptureState, may_restart: bool) -> tuple[Source, Position, bool]:
         """A source that reads on from the state's position; or, if changes were lost and all
         tables may be read again, from now on, and then True."""
-        source = self._open_source()
-        try:
-            return source, source.connect(state.position), False
-        except SourceChanged:
-            source.close()
-            if not may_restart:
+        is_other, self._is_other = self._is_other, False
+        if not (is_other and may_restart):
+            source = self._open_source()
+            try:
+                return source, source.connect(state.position), False
+            except SourceChanged:
+                source.close()
+                if not may_restart:
+                    raise
+            except BaseException:
+                source.close()
                 raise
-        except BaseException:
-            source.close()
-            raise
         source = self._open_source()
         try:
             return source, source.connect(None), True
@@ -372,6 +384,7 @@ class CaptureRun:
         batch = Batch(state=self._state)
         batch.records = self._records(batch, transactions)
         before, self._state = self._state, self._writer.write(batch)
+        self._asked = False
         if self._state.position != before.position:
             self._expirations = 0
         if batch.changes:

@@ -11,6 +11,8 @@ from tests.integration.capture.reading import by_key, folded, read_topic
 
 from headrace.capture import CaptureRun
 from headrace.capture.sqlite import SqliteSource
+from headrace.capture.sqlite.install import meta
+from headrace.capture.sqlite.triggers import Names
 
 
 @pytest.fixture
@@ -123,6 +125,36 @@ def test_a_database_restored_from_a_backup_stops_it_until_it_is_read_again(boots
         run.resnapshot()
         wait_until(lambda: is_through(run))
     assert topic_ids(bootstrap, "backup") == ids(shop) == set(range(50))
+
+
+def test_a_backup_that_has_had_more_changes_since_is_noticed(bootstrap, shop, tmp_path):
+    """Its changes have the numbers of those that were lost, and go further."""
+
+    def token(path: Path) -> str:
+        with closing(sqlite3.connect(path)) as database:
+            return meta(database, Names("ahead"), "token")
+
+    def change(first: int, count: int) -> None:
+        with closing(sqlite3.connect(shop)) as database, database:
+            database.executemany(
+                "INSERT INTO customers (id, name) VALUES (?, 'x')", [(first + n,) for n in range(count)]
+            )
+
+    with running(bootstrap, "ahead", source(shop, "ahead")) as run:
+        wait_until(lambda: is_through(run))
+        with closing(sqlite3.connect(shop)) as database, closing(sqlite3.connect(tmp_path / "b.db")) as kept:
+            database.backup(kept)
+        change(100, 5)
+        wait_until(lambda: run.status.changes == 5 and token(shop) != token(tmp_path / "b.db"))
+    with closing(sqlite3.connect(shop)) as database, closing(sqlite3.connect(tmp_path / "b.db")) as kept:
+        kept.backup(database)
+    change(200, 20)
+    with running(bootstrap, "ahead", source(shop, "ahead")) as run:
+        wait_until(lambda: run.status.state == "stopped")
+        assert "restored from a backup" in (run.status.error or "")
+        run.resnapshot()
+        wait_until(lambda: is_through(run))
+    assert topic_ids(bootstrap, "ahead") == ids(shop) == {*range(50), *range(200, 220)}
 
 
 def test_a_file_that_takes_the_place_of_the_database_is_noticed(bootstrap, shop, tmp_path):

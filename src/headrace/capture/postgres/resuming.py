@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.capture.postgres.decode import Begin
 from headrace.capture.postgres.setup import Slot
 from headrace.capture.postgres.wire import format_lsn, parse_lsn
 from headrace.errors import ConfigError, RetriableError
 
-__all__ = ["Server", "find_usable", "why_not_resumed"]
+__all__ = ["Overlap", "Server", "find_usable", "why_not_resumed"]
 
 _HISTORY_FIELDS = 2
 
@@ -33,6 +34,45 @@ class Server:
             if len(fields) >= _HISTORY_FIELDS and fields[0] == str(timeline):
                 return parse_lsn(fields[1])
         return None
+
+
+class Overlap:
+    """What the stream has before the position of `until`, which shows whether this is the log that was read.
+
+    A database may be put back to an earlier state and then write its log beyond where reading stopped:
+    with the same cluster, the same timeline, and the slot as it was then. So reading begins a little
+    earlier, at the last transaction that was read, or at what the slot has confirmed if that is later:
+    there has to be that transaction and nothing else, or nothing at all.
+    """
+
+    def __init__(self, position: Mapping[str, Any], confirmed_lsn: int) -> None:
+        self.until = int(position["lsn"])
+        said = position.get("last")  # id, place and time of a commit
+        self._last = tuple(int(each) for each in said) if said else None
+        self._is_awaited = self._last is not None and confirmed_lsn <= self._last[1]
+        if self._is_awaited and self._last is not None:
+            self.start_lsn = self._last[1]
+        else:
+            self.start_lsn = confirmed_lsn if "last" in position else self.until
+
+    def is_repeated(self, begin: Begin) -> bool:
+        """Whether this is the transaction that was read last."""
+        if (begin.xid, begin.final_lsn, begin.commit_time_us) != self._last:
+            return False
+        self._is_awaited = False
+        return True
+
+    def why_other(self, reached_lsn: int) -> str:
+        """Why the log is not the one that was read, as far as is known at this place; nothing if it may be.
+
+        At a transaction with changes that was not read, or where there is none.
+        """
+        if reached_lsn < self.until or self._is_awaited:
+            return (
+                f"its log before {format_lsn(self.until)} is not the one that was read: the server was put "
+                "back to an earlier state, and has written since"
+            )
+        return ""
 
 
 def find_usable(slot: Slot | None, name: str, database: str) -> Slot | None:

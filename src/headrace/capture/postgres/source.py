@@ -2,13 +2,13 @@
 
 A position is
 
-    {"lsn": 26741336, "system": "7412…", "timeline": 1, "shapes": {"public.orders": "9f3c01aa"},
-     "partitions": {}}
+    {"lsn": 26741336, "last": [753, 26741335, 1700000000000000], "system": "7412…", "timeline": 1,
+     "shapes": {"public.orders": "9f3c01aa"}, "partitions": {}}
 
-Everything that commits before `lsn` was read. `system` and `timeline` tell this database from
-one that was put in its place (`resuming`). `shapes` are the tables' columns as they were last
-seen, so that a change is noticed however long nobody was looking (`tables`), `partitions` the same of
-those (`partitions`).
+Everything that commits before `lsn` was read; the last transaction of it is `last`. With `system` and
+`timeline` it tells this database from one that was put in its place (`resuming`). `shapes` are the
+tables' columns as they were last seen, so that a change is noticed however long nobody was looking
+(`tables`), `partitions` the same of those (`partitions`).
 
 **Chunks** are exact without writing anything to the database. They are read in REPEATABLE READ,
 and PostgreSQL says which transactions such a snapshot contains (`visibility`). A commit is in
@@ -43,7 +43,7 @@ from headrace.capture.postgres.decode import (
 )
 from headrace.capture.postgres.frozen import FrozenDatabase
 from headrace.capture.postgres.loading import Holder, ParallelLoad
-from headrace.capture.postgres.resuming import Server, find_usable, why_not_resumed
+from headrace.capture.postgres.resuming import Overlap, Server, find_usable, why_not_resumed
 from headrace.capture.postgres.setup import (
     Slot,
     create_exporting_slot,
@@ -177,8 +177,11 @@ class PostgresSource:
             raise self._changed(reason)
         added = ensure_publication(queries, self._publication, tables.tables.values())
         holder: Holder | None = None
+        overlap: Overlap | None = None
         if position is not None:
+            assert slot is not None
             lsn = int(position["lsn"])
+            overlap = Overlap(position, slot.confirmed_lsn)
             tables.shapes = dict(position["shapes"])
             tables.partitions = dict(position.get("partitions", {}))
         elif slot is not None and not slot.is_lost and not self._load_workers:
@@ -192,11 +195,17 @@ class PostgresSource:
                 lsn = create_slot(queries, self._slot)
         items = tables.survey(tables.tables, added if position is not None else set())
         start = {
-            "lsn": lsn, "system": server.system, "timeline": server.timeline, "shapes": tables.shapes,
+            "lsn": lsn,
+            "last": position.get("last") if position is not None else None,
+            "system": server.system,
+            "timeline": server.timeline,
+            "shapes": tables.shapes,
             "partitions": tables.partitions,
-        }  # fmt: skip
-        stream = self._streaming(replication, lsn)
-        return _Session(queries, stream, tables, start, items, self._publication, holder)
+        }
+        stream = self._streaming(replication, overlap.start_lsn if overlap is not None else lsn)
+        return _Session(
+            queries, stream, tables, start, items, self._publication, overlap, self._changed, holder
+        )
 
     def _held(
         self, queries: Connection, replication: Connection, tables: CapturedTables
@@ -294,13 +303,17 @@ class _Session:
         position: dict[str, Any],
         items: list[Item],
         publication: str,
-        holder: Holder | None = None,
+        overlap: Overlap | None,
+        changed: Callable[[str], SourceChanged],
+        holder: Holder | None,
     ) -> None:
         self.queries, self.stream, self.tables = queries, stream, tables
         self._holder = holder
         self._load: ParallelLoad | None = None
         self.position = position
         self._publication = publication
+        self._overlap, self._changed = overlap, changed
+        self._last: list[int] | None = position["last"]
         self._items = items  # to go out with the next position
         self._messages = Transactions()
         self._recent = Recent()
@@ -378,6 +391,7 @@ class _Session:
                 yield begun
                 wait_until = now
                 continue
+            self._compare(self.stream.sent_lsn)
             if now - self._looked_at > _IDLE_S:
                 self._look_again()
             if self._is_due(now):
@@ -409,6 +423,23 @@ class _Session:
             return False
         return self._is_awaited() or now - self._moved_at > _IDLE_S
 
+    def _compare(self, reached_lsn: int) -> None:
+        """Behind everything that was read before: SourceChanged if the log is another one."""
+        overlap = self._overlap
+        if overlap is not None and reached_lsn >= overlap.until:
+            if reason := overlap.why_other(reached_lsn):
+                raise self._changed(reason)
+            self._overlap = None
+
+    def _skip_repeated(self, begin: Begin, data: WalData) -> None:
+        """Reads a transaction that was read already for the descriptions of tables, which come only once."""
+        while not isinstance(message := self._messages.read(data.payload), Commit):
+            if isinstance(message, RelationMessage):
+                self.tables.note(message)
+            data = self._next()
+        self._ended(begin)
+        self.stream.passed(begin.final_lsn + 1)
+
     def _moved(self) -> Transaction:
         items, self._items = self._items, []
         lsn = max(self.stream.sent_lsn, int(self.position["lsn"]))
@@ -420,8 +451,12 @@ class _Session:
     def _advance(self, lsn: int) -> dict[str, Any]:
         tables = self.tables
         self.position = {
-            **self.position, "lsn": lsn, "shapes": tables.shapes, "partitions": tables.partitions,
-        }  # fmt: skip
+            **self.position,
+            "lsn": lsn,
+            "last": self._last,
+            "shapes": tables.shapes,
+            "partitions": tables.partitions,
+        }
         self._moved_at = time.monotonic()
         return self.position
 
@@ -445,6 +480,14 @@ class _Session:
             self._ended(begin)
             self.stream.passed(begin.final_lsn + 1)
             return None
+        if self._overlap is not None and self._overlap.is_repeated(begin):
+            self._skip_repeated(begin, first)
+            return None
+        if self._overlap is not None:
+            if reason := self._overlap.why_other(begin.final_lsn):
+                raise self._changed(reason)
+            self._overlap = None
+        self._last = [begin.xid, begin.final_lsn, begin.commit_time_us]
         position = self._advance(begin.final_lsn + 1)
         return Transaction(
             id=f"{begin.xid}:{begin.final_lsn}",

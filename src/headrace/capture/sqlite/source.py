@@ -1,7 +1,8 @@
 """Reads the change table of a SQLite database.
 
 Position: the sequence number of the last change, and the token that the database had. Each start gives
-it a new token, so a database that was replaced, or restored from a backup, is noticed.
+it a new token, and so does each removal of changes that have reached the log: a database that was replaced,
+or restored from a backup, is noticed, also if it has had more changes since.
 
 What was committed between two reads comes as one transaction: it may be several of the writers',
 each of them whole. A chunk of a snapshot is read in one transaction together with the last
@@ -68,7 +69,7 @@ class SqliteSource:
         self._opened: sqlite3.Connection | None = None
         self._tables: dict[str, SqliteTable] = {}
         self._decoders: dict[int, _Decoder] = {}
-        self._seq, self._token = 0, ""
+        self._seq, self._token, self._token_there = 0, "", ""
         self._news: list[Item] = []  # of tables, to be told before the next change
         self._chunk_until = 0
         self._acknowledged = self._trimmed = 0
@@ -132,9 +133,7 @@ class SqliteSource:
                 known = {each.table for each in read_shapes(database, self._names).values()}
                 remove(database, self._names, sorted(known - {each.name for each in self._tables.values()}))
             install(database, self._names, stale)
-            set_meta(database, self._names, "previous", meta(database, self._names, "token"))
-            self._token = secrets.token_hex(8)
-            set_meta(database, self._names, "token", self._token)
+            self._token = self._renew_token(database)
             database.execute("COMMIT")
         except BaseException:
             database.execute("ROLLBACK")
@@ -144,6 +143,13 @@ class SqliteSource:
         self._note_news(again, "its columns or its triggers were changed")
         self._seen, self._schema_version = None, -1
         self._layout = self._read_layout()
+
+    def _renew_token(self, database: sqlite3.Connection) -> str:
+        """A new token; the one before is still good, as the last position that was written may have it."""
+        token = secrets.token_hex(8)
+        set_meta(database, self._names, "previous", meta(database, self._names, "token"))
+        set_meta(database, self._names, "token", token)
+        return token
 
     def _read_layout(self) -> "_Layout":
         found = self._db.execute(f"PRAGMA main.table_info({quoted(self._names.changes)})")
@@ -210,8 +216,11 @@ class SqliteSource:
 
     def transactions(self, wait_s: float) -> Iterable[Transaction]:
         with explained(self.path):
+            told = self._token
             self._trim()
-            if not self._wait_for_change(wait_s):
+            if not self._wait_for_change(wait_s if self._token == told else 0):
+                if self._token != told:
+                    yield self._moved()
                 return
             self._keep_up_with_schema()
             last, at_ms = self._last_change(self._db)
@@ -230,6 +239,12 @@ class SqliteSource:
                     committed_us=(at_ms or _now_ms()) * 1000,
                     changes=self._changes(news, after, bound),
                 )
+
+    def _moved(self) -> Transaction:
+        """A position with the token of now, which tells this database from a backup with the one before."""
+        return Transaction(
+            id=str(self._seq), position=self._position(self._seq), committed_us=_now_ms() * 1000, changes=()
+        )
 
     def _changes(self, news: Sequence[Item], after: int, until: int) -> Iterator[Item]:
         """The changes of these numbers. One whose key is unclear is left out, and its table read again.
@@ -382,7 +397,7 @@ class SqliteSource:
         return Lag(changes=behind, seconds=max(_now_ms() - at_ms, 0) / 1000 if behind else 0.0)
 
     def acknowledge(self, position: Position) -> None:
-        self._acknowledged = position["seq"]
+        self._acknowledged, self._token_there = position["seq"], position["token"]
 
     def keep_alive(self) -> None:
         """A file waits for nobody."""
@@ -401,8 +416,9 @@ class SqliteSource:
             until = min(self._acknowledged, (first or 0) + _TRIM_ROWS)  # writers wait meanwhile
             self._db.execute(f"DELETE FROM {changes} WHERE seq < ?", (until,))
             self._db.execute(f"DELETE FROM {quoted(self._names.replaced)}")
+            token = self._renew_token(self._db) if self._token_there == self._token else self._token
             self._db.execute("COMMIT")
-            self._trimmed = until
+            self._trimmed, self._token = until, token
         except sqlite3.OperationalError as error:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")

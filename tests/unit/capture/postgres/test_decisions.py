@@ -5,10 +5,10 @@ import pytest
 
 from headrace.capture import Change, Resnapshot
 from headrace.capture.postgres.chunks import rounded_end
-from headrace.capture.postgres.decode.pgoutput import UNCHANGED, Delete, Insert, Update
+from headrace.capture.postgres.decode.pgoutput import UNCHANGED, Begin, Delete, Insert, Update
 from headrace.capture.postgres.decode.rows import RowColumn, RowWriter
 from headrace.capture.postgres.decode.values import Encoding, Kind
-from headrace.capture.postgres.resuming import Server, find_usable, why_not_resumed
+from headrace.capture.postgres.resuming import Overlap, Server, find_usable, why_not_resumed
 from headrace.capture.postgres.setup import Slot
 from headrace.capture.postgres.visibility import Recent, Visibility
 from headrace.capture.postgres.wire.protocol import Frames, frame
@@ -72,6 +72,36 @@ def slot(**changes) -> Slot:
 
 def server(**changes) -> Server:
     return Server(**{"system": "7", "timeline": 2, "end_lsn": 9000, **changes})
+
+
+def overlap(*, confirmed: int, last: tuple[int, int, int] | None = (7, 4500, 99)) -> Overlap:
+    return Overlap({**POSITION, "last": last and list(last)}, confirmed)
+
+
+LAST, OTHER = (Begin(final_lsn=4500, commit_time_us=99, xid=each) for each in (7, 8))
+
+
+def test_the_log_is_the_one_that_was_read_if_it_begins_with_the_last_transaction():
+    known = overlap(confirmed=4000)
+    assert known.start_lsn == 4500 and known.is_repeated(LAST) and not known.why_other(5000)
+
+
+@pytest.mark.parametrize("reached", [4500, 4800, 5000, 6000])
+def test_the_log_is_another_one_if_the_last_transaction_is_not_where_it_was(reached):
+    known = overlap(confirmed=4000)
+    assert not known.is_repeated(OTHER) and "not the one that was read" in known.why_other(reached)
+
+
+def test_behind_what_the_slot_has_confirmed_there_is_nothing_before_the_position():
+    known = overlap(confirmed=4700)
+    assert known.start_lsn == 4700 and known.why_other(4800) and not known.why_other(5000)
+    nothing_read = overlap(confirmed=4700, last=None)
+    assert nothing_read.start_lsn == 4700 and nothing_read.why_other(4800)
+
+
+def test_a_position_that_names_no_transaction_is_gone_on_from():
+    known = Overlap(POSITION, 4000)
+    assert known.start_lsn == 5000 and not known.why_other(5000)
 
 
 def test_a_capture_goes_on_where_it_stopped():
