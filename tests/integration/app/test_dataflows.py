@@ -16,6 +16,7 @@ from headrace.client import producer
 from headrace.client.topics import TopicSettings, ensure_topics
 from headrace.errors import ConfigError
 from headrace.views import open_store
+from headrace.views.rebuilt import Rebuilds
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -320,3 +321,26 @@ def test_a_changed_view_is_built_alone_while_its_old_rows_are_served_and_a_remov
     catch_up(regions(topic, store, "south", with_counts=False), our_log, data)
     assert query_ids(data).keys() == {"chosen"}
     assert not (data / "dataflows" / "per_region").exists()
+
+
+def test_a_rebuilt_view_that_differs_is_held_back_over_restarts_until_it_is_approved(
+    our_log, spark, tmp_path
+):
+    topic, store, data = new_topic(), f"sqlite:///{tmp_path}/views.db", tmp_path / "data"
+    ensure_topics(our_log, {topic: TopicSettings(partitions=2)})
+    people = [customer(number, f"p{number}", "north" if number % 3 else "south") for number in range(12)]
+    put(our_log, topic, people, key="id")
+    catch_up(regions(topic, store, "north", with_counts=False), our_log, data)
+    old = shown(store, "chosen", ["id"])
+    changed = regions(topic, store, "south", with_counts=False)
+    catch_up(changed, our_log, data, rebuild_views=("chosen",), compare=True)
+    found = Rebuilds(data).compared("chosen")
+    assert (found.shown_rows, found.rebuilt_rows, found.newer_records) == (8, 4, 0)
+    assert (found.changed, found.added, found.removed) == (0, 4, 8)
+    put(our_log, topic, [customer(12, "p12", "south")], key="id")
+    catch_up(changed, our_log, data)
+    assert shown(store, "chosen", ["id"]) == old
+    Rebuilds(data).approve("chosen")
+    catch_up(changed, our_log, data)
+    assert {row["id"] for row in shown(store, "chosen", ["id"])} == {0, 3, 6, 9, 12}
+    assert [each.is_equal for each in verified(changed, options(our_log, data))] == [True]

@@ -13,6 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from tests.integration.console.http_client import ask
 from tests.integration.sourcing.serving import ServerProcess, entities_at, serving
@@ -24,7 +26,7 @@ from headrace.app.verify import verified
 from headrace.cli.main import run
 from headrace.client import LATEST, Connection, RawFetcher
 from headrace.sourcing.projections import ProjectionStart, make_projection, replayed_projection
-from headrace.views import ViewBatch, open_store
+from headrace.views import ViewBatch, open_store, rows_as_changes
 from headrace.views.rebuilt import Rebuilds
 
 FILE = Path(__file__).with_name("projected_bank.py")
@@ -184,6 +186,20 @@ def test_rows_of_another_log_are_not_taken_for_those_of_this_one(bank):
         wait_until(lambda: any("another log" in each for each in bank.messages), "no message")
 
 
+def test_rows_that_are_damaged_are_made_anew_on_request(bank):
+    with bank.serving():
+        bank.deposit("a", 5)
+        bank.shows(a=5)
+    with contextlib.closing(sqlite3.connect(bank.url.removeprefix("sqlite:///"))) as database:
+        database.execute("UPDATE balances SET balance = 50")
+        database.commit()
+    with bank.serving():
+        wait_until(lambda: any("trying again" in each for each in bank.messages), "no message")
+        bank.rebuilds.request("balances", compare=False)
+        wait_until(lambda: bank.rebuilds.requested("balances") is None, "it was not rebuilt")
+        bank.shows(a=5)
+
+
 class Processes:
     """Two serving processes with one folder; each is killed now and then."""
 
@@ -327,6 +343,13 @@ def test_a_projection_is_served_like_any_view_and_a_token_is_honoured(
 
 
 def tamper(path):
-    with contextlib.closing(sqlite3.connect(path)) as database:
-        database.execute("UPDATE balances SET balance = balance + 1 WHERE entity = 'a-1'")
-        database.commit()
+    """A row that no event made, written as if the projection had."""
+    with contextlib.closing(open_store(f"sqlite:///{path}")) as store:
+        shown = store.snapshot("balances")
+        rows = shown.rows.filter(pc.equal(shown.rows["entity"], "a-1"))
+        wrong = rows.set_column(
+            rows.column_names.index("balance"), "balance", pc.add(rows["balance"], pa.scalar(1, pa.int64()))
+        )
+        reflected = shown.reflected
+        batch = ViewBatch(reflected.query_id, reflected.batch_id + 1, rows_as_changes(wrong))
+        assert store.apply("balances", batch)

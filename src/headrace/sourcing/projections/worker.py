@@ -188,21 +188,21 @@ class ProjectionWorker:
         wanted = fingerprint if request is None else f"{fingerprint}.{request.id}"
         if self._name not in store.views():
             store.prepare(schema)
-        shown = store.snapshot(self._name)
-        query_id = shown.reflected.query_id
+        query_id = store.reflected(self._name).query_id
         if query_id is None:
             store.begin(self._name, wanted, schema=schema, first_batch=_FIRST_BATCH)
             return _Built(ProjectedRows(self._projection), wanted)
         is_fitting = query_id.split(".")[0] == fingerprint
         if query_id == wanted or (request is None and is_fitting):
             store.begin(self._name, query_id)
-            return self._continued(fetcher, shown, query_id)
+            return self._continued(fetcher, query_id)
         if not is_fitting and query_id != self._found:
             raise _Superseded(query_id)
         compare = self._start.compare if request is None else request.compare
-        return self._rebuilt(fetcher, shown, wanted, compare, keep_on)
+        return self._rebuilt(fetcher, wanted, compare, keep_on)
 
-    def _continued(self, fetcher: RawFetcher, shown: Snapshot, query_id: str) -> _Built:
+    def _continued(self, fetcher: RawFetcher, query_id: str) -> _Built:
+        shown = self._opened().snapshot(self._name)
         rows = ProjectedRows.load(self._projection, shown.rows)
         offsets = dict(shown.reflected.offsets.get(self._topic, {}))
         ends = fetcher.offsets(self._topic, LATEST, committed=False)
@@ -220,18 +220,21 @@ class ProjectionWorker:
     def _rebuilt(
         self,
         fetcher: RawFetcher,
-        shown: Snapshot,
         query_id: str,
         compare: bool,
         keep_on: Callable[[], bool],
     ) -> _Built | None:
-        """The rows from the log; first those that can be compared with what is shown."""
+        """The rows from the log; first those that can be compared with what is shown.
+
+        What is shown is not read otherwise: it may be damaged, and the reason for the rebuild.
+        """
         built = _Built(ProjectedRows(self._projection), query_id)
         if compare:
             self._rebuilds.hold(self._name, query_id)
         known = self._rebuilds.of_query(self._name, query_id)
         self._say(f"projection {self._name}: made from the log once more; the old rows are shown meanwhile")
         if known is not None and not known.is_approved:
+            shown = self._opened().snapshot(self._name)
             if not self._read_to(fetcher, built, shown.reflected.offsets.get(self._topic, {}), keep_on):
                 return None
             built.held = self._compared(shown, built)
