@@ -32,7 +32,7 @@ from headrace.errors import HeadraceError, RetriableError
 from headrace.java import find_java
 from headrace.streams import local_spark
 from headrace.streams.operators import agg, tumbling
-from headrace.streams.spark import archive_place, warm_up
+from headrace.streams.spark import archive_place, outdated_archives, warm_up
 
 __all__ = ["archive_classes"]
 
@@ -85,7 +85,9 @@ def _write_archive(place: Path) -> bool:
         if not fresh.is_file():
             return False
         fresh.replace(place)
-        return True
+    for each in outdated_archives(place):
+        each.unlink(missing_ok=True)
+    return True
 
 
 def _run_for_a_batch(data: Path) -> None:
