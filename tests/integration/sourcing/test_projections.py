@@ -22,7 +22,7 @@ from tests.unit.sourcing.accounts import Deposit, Withdraw, Withdrawn, account_t
 from tests.unit.sourcing.balances import ACCOUNT_EVENTS, Balance, balances
 
 from headrace.app import RunOptions, import_app
-from headrace.app.verify import verified
+from headrace.app.verify import affected_rows, reason_of, verified
 from headrace.cli.main import run
 from headrace.client import LATEST, Connection, RawFetcher
 from headrace.sourcing.projections import ProjectionStart, make_projection, replayed_projection
@@ -336,6 +336,16 @@ def test_a_projection_is_served_like_any_view_and_a_token_is_honoured(
         assert [(each.view, each.is_equal, each.failure) for each in found] == [
             ("balances", True, None),
             ("amounts", True, None),
+        ]
+        behind = reason_of(import_app(FILE), options, "balances", [("entity", "a-1")], 3)
+        assert (behind.row["balance"], behind.count) == (70, 7)
+        assert [(each.event["type"], each.event["command_name"]) for each in behind.records] == [
+            ("Deposited", "Deposit")
+        ] * 3
+        touched = affected_rows(import_app(FILE), options, behind.records[0].place)
+        assert [(each.view, each.key) for each in touched] == [
+            ("balances", {"entity": "a-1"}),
+            ("amounts", {"entity": "a-1", "amount": 1}),
         ]
     tamper(data / "projections.db")
     (found,) = verified(import_app(FILE), options, "balances")

@@ -30,7 +30,7 @@ from headrace.errors import ConfigError, HeadraceError
 from headrace.streams.dataflow import why_not_replayed
 from headrace.views import open_store
 
-__all__ = ["PlannedApp", "planned_app", "verified"]
+__all__ = ["PlannedApp", "log_of", "planned_app", "verified"]
 
 _log = logging.getLogger(__name__)
 
@@ -79,9 +79,7 @@ def verified(
 
 def _verified_projections(app: App, options: RunOptions, only: str | None) -> Iterator[Verdict]:
     """Those of projections, which need no Spark."""
-    with contextlib.ExitStack() as cleanup:
-        options = _readable(options, cleanup)
-        connection = options.wait_for_log() or _find_log(options, cleanup)
+    with log_of(options) as (connection, options):
         for name, url in projection_stores(app, options.data).items():
             if only not in (None, name):
                 continue
@@ -90,6 +88,15 @@ def _verified_projections(app: App, options: RunOptions, only: str | None) -> It
                     yield verify_projection(app.name, app.projections[name], store, connection)
             except Exception as error:  # one view's; also what a user's own code raises
                 yield Verdict(view=name, failure=_cause(error, name))
+
+
+@contextlib.contextmanager
+def log_of(options: RunOptions) -> Iterator[tuple[Connection, RunOptions]]:
+    """An application's log, and its data folder as this process can read it; the log is started if it does
+    not run."""
+    with contextlib.ExitStack() as cleanup:
+        options = _readable(options, cleanup)
+        yield options.wait_for_log() or _find_log(options, cleanup), options
 
 
 def _readable(options: RunOptions, cleanup: contextlib.ExitStack) -> RunOptions:

@@ -8,6 +8,7 @@ the records that the served view reflects.
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import orjson
@@ -19,16 +20,19 @@ from headrace.app.application import App
 from headrace.app.options import RunOptions
 from headrace.app.plan.dataflow import PlannedGraph
 from headrace.app.plan.planner import AppPlan, PlannedStream, PlannedView
+from headrace.app.projected import projection_stores
 from headrace.app.query.checkpoint import BUCKETS, Manifest
 from headrace.app.query.places import graph_folder
 from headrace.app.query.sinks import ignore
 from headrace.app.query.stores import store_url
-from headrace.app.verify.command import planned_app
+from headrace.app.verify.command import log_of, planned_app
 from headrace.app.verify.recompute import graph_as_read, require_whole_log, stream_as_read
 from headrace.client import Connection, RawFetcher
 from headrace.errors import RequestError
 from headrace.nearest import no_such
 from headrace.records import EVENT_PREFIX, Record, iterate_batch, read_header, read_headers
+from headrace.sourcing import Topics
+from headrace.sourcing.projections import traced_projection
 from headrace.streams import NO_WATERMARK
 from headrace.streams.dataflow import RECORDS, record_column, traced_view, traced_windows, why_not_replayed
 from headrace.streams.engine import replayed_rows
@@ -98,46 +102,72 @@ def reason_of(app: App, options: RunOptions, view: str, key: Sequence[tuple[str,
 
     Raises RequestError if no row or several have them, or the view cannot be recomputed.
     """
+    if view in app.projections:
+        with log_of(options) as (connection, options):
+            return _reason(_projected(app, view, options, connection), connection, key, limit)
     with planned_app(app, options) as (spark, plan, connection, options):
         found = {each.name: each for each in _views(spark, plan, options, connection)}
         if view not in found:
-            raise RequestError(f"{app.name}: {no_such('view', view, found)}")
-        traced = found[view]
-        served = traced.served()
-        row = _one_row(view, traced.planned.schema, served, key)
-        wanted = dumps([row[name] for name in traced.key])
-        places: set[str] = set()
-        for each in _traced_rows(traced, served):
-            if dumps([each[name] for name in traced.key]) == wanted:
-                places.update((each[RECORDS] or "").split("\n"))
-        if not places:
-            raise RequestError(f"{view}: the log does not give the row that is served; see `headrace verify`")
-        behind = sorted(map(RecordPlace.parse, places - {""}))
-        with RawFetcher(connection) as fetcher:
-            records = [_behind(fetcher, place) for place in behind[:limit]]
-        return Reason(view, row, len(behind), records)
+            raise RequestError(f"{app.name}: {no_such('view', view, [*found, *app.projections])}")
+        return _reason(found[view], connection, key, limit)
+
+
+def _reason(
+    traced: "_TracedView", connection: Connection, key: Sequence[tuple[str, str]], limit: int
+) -> Reason:
+    served = traced.served()
+    row = _one_row(traced.name, traced.schema, served, key)
+    wanted = dumps([row[name] for name in traced.schema.key])
+    places: set[str] = set()
+    for each in _traced_rows(traced, served):
+        if dumps([each[name] for name in traced.schema.key]) == wanted:
+            places.update((each[RECORDS] or "").split("\n"))
+    if not places:
+        raise RequestError(
+            f"{traced.name}: the log does not give the row that is served; see `headrace verify`"
+        )
+    behind = sorted(map(RecordPlace.parse, places - {""}))
+    with RawFetcher(connection) as fetcher:
+        records = [_behind(fetcher, place) for place in behind[:limit]]
+    return Reason(traced.name, row, len(behind), records)
 
 
 def affected_rows(
     app: App, options: RunOptions, place: RecordPlace, *, on_message: Callable[[str], None] = ignore
 ) -> Iterator[Affected]:
     """The rows of all views that a record is behind; what cannot be recomputed is told of."""
+    has_reader = False
+    if app.projections:
+        with log_of(options) as (connection, read):
+            for name in app.projections:
+                projected = _projected(app, name, read, connection)
+                if place.topic in projected.topics:
+                    has_reader = True
+                    yield from _affected(projected, place, on_message)
+    if app.views:
+        with planned_app(app, options) as (spark, plan, connection, options):
+            for view in _views(spark, plan, options, connection):
+                if place.topic in view.topics:
+                    has_reader = True
+                    yield from _affected(view, place, on_message)
+    if not has_reader:
+        raise RequestError(f"{app.name}: no view reads topic {place.topic!r}")
+
+
+def _affected(
+    view: "_TracedView", place: RecordPlace, on_message: Callable[[str], None]
+) -> Iterator[Affected]:
     wanted = str(place)
-    with planned_app(app, options) as (spark, plan, connection, options):
-        readers = [each for each in _views(spark, plan, options, connection) if place.topic in each.topics]
-        if not readers:
-            raise RequestError(f"{app.name}: no view reads topic {place.topic!r}")
-        for view in readers:
-            try:
-                served = view.served()
-                if served.reflected.offsets.get(place.topic, {}).get(place.partition, 0) <= place.offset:
-                    on_message(f"{view.name}: does not reflect {wanted} yet, or there is no such record")
-                    continue
-                for row in _traced_rows(view, served):
-                    if wanted in (row[RECORDS] or "").split("\n"):
-                        yield Affected(view.name, {name: row[name] for name in view.key})
-            except RequestError as error:
-                on_message(f"{view.name}: {error}")
+    try:
+        served = view.served()
+        if served.reflected.offsets.get(place.topic, {}).get(place.partition, 0) <= place.offset:
+            on_message(f"{view.name}: does not reflect {wanted} yet, or there is no such record")
+            return
+        for row in _traced_rows(view, served):
+            if wanted in (row[RECORDS] or "").split("\n"):
+                yield Affected(view.name, {name: row[name] for name in view.schema.key})
+    except RequestError as error:
+        on_message(f"{view.name}: {error}")
 
 
 # --- views ----------------------------------------------------------------------------------------
@@ -148,42 +178,50 @@ class _TracedView:
     """A view that can be read as it is served, and recomputed with the records behind its rows."""
 
     name: str
-    planned: PlannedView | PlannedGraph
+    schema: ViewSchema
     topics: frozenset[str]
     served: Callable[[], Snapshot]
     trace: Callable[[Snapshot], pa.Table]
 
-    @property
-    def key(self) -> tuple[str, ...]:
-        return tuple(self.planned.schema.key)
 
-    @property
-    def names(self) -> list[str]:
-        return list(self.planned.schema.columns.names)
+def _projected(app: App, name: str, options: RunOptions, connection: Connection) -> _TracedView:
+    """A projection, whose rows are made of events without Spark."""
+    projection, url = app.projections[name], projection_stores(app, options.data)[name]
+    topic = Topics.of(app.name, projection.kind.name).events
+
+    def trace(served: Snapshot) -> pa.Table:
+        ends = served.reflected.offsets.get(topic, {})
+        rows, places = traced_projection(projection, app.name, connection, ends)
+        return rows.append_column(RECORDS, pa.array(["\n".join(each) for each in places], pa.string()))
+
+    return _TracedView(
+        name, projection.schema, frozenset({topic}), partial(_served, url, name, connection), trace
+    )
+
+
+def _served(url: str, name: str, connection: Connection) -> Snapshot:
+    with contextlib.closing(open_store(url, connection=connection)) as store:
+        return store.snapshot(name)
 
 
 def _views(
     spark: SparkSession, plan: AppPlan, options: RunOptions, connection: Connection
 ) -> Iterator[_TracedView]:
     def reader(planned: PlannedView | PlannedGraph) -> Callable[[], Snapshot]:
-        def read() -> Snapshot:
-            url = store_url(plan, planned, options.data)
-            assert url is not None
-            with contextlib.closing(open_store(url, connection=connection)) as store:
-                return store.snapshot(planned.view.name)
-
-        return read
+        url = store_url(plan, planned, options.data)
+        assert url is not None
+        return partial(_served, url, planned.view.name, connection)
 
     for flow in plan.graphs:
         topics = frozenset(each.spec.topic for each in flow.graph.sources)
         trace = _graph_tracer(spark, flow, options, connection)
-        yield _TracedView(flow.view.name, flow, topics, reader(flow), trace)
+        yield _TracedView(flow.view.name, flow.schema, topics, reader(flow), trace)
     for planned in plan.streams:
         for number, view in enumerate(planned.views):
             if store_url(plan, view, options.data) is not None:
                 tracer = _stream_tracer(spark, planned, number, options, connection)
                 topic = planned.stream.spec.topic
-                yield _TracedView(view.view.name, view, frozenset({topic}), reader(view), tracer)
+                yield _TracedView(view.view.name, view.schema, frozenset({topic}), reader(view), tracer)
 
 
 def _graph_tracer(
@@ -238,16 +276,17 @@ def _stream_tracer(
 def _traced_rows(view: _TracedView, served: Snapshot) -> list[dict[str, Any]]:
     """The rows by the definition, in the view's types; of several with one key, the one that is shown."""
     traced = view.trace(served)
-    schema = view.planned.schema.columns
+    schema, key_names = view.schema.columns, view.schema.key
     columns = {each.name: traced[each.name].cast(each.type) for each in schema}
     rows = rows_to_json(pa.table({**columns, RECORDS: traced[RECORDS]}))
     shown = {
-        dumps([row[name] for name in view.key]): row for row in rows_to_json(served.rows.select(view.names))
+        dumps([row[name] for name in key_names]): row
+        for row in rows_to_json(served.rows.select(schema.names))
     }
     found: dict[str, dict[str, Any]] = {}
     for row in rows:
-        key = dumps([row[name] for name in view.key])
-        own = {name: row[name] for name in view.names}
+        key = dumps([row[name] for name in key_names])
+        own = {name: row[name] for name in schema.names}
         if key in shown and (own == shown[key] or key not in found):
             found[key] = row
     return list(found.values())

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from headrace.sourcing.projections.projection import projection_group as projection_group
     from headrace.sourcing.projections.replay import replay_events as replay_events
     from headrace.sourcing.projections.replay import replayed_projection as replayed_projection
+    from headrace.sourcing.projections.replay import traced_projection as traced_projection
     from headrace.sourcing.projections.rows import ProjectedRows as ProjectedRows
     from headrace.sourcing.projections.worker import ProjectionStart as ProjectionStart
     from headrace.sourcing.projections.worker import ProjectionWorker as ProjectionWorker
@@ -24,7 +25,7 @@ __getattr__, __dir__, __all__ = lazily(
     __name__,
     {
         "projection": "Projection make_projection projection_group",
-        "replay": "replay_events replayed_projection",
+        "replay": "replay_events replayed_projection traced_projection",
         "rows": "ProjectedRows",
         "worker": "ProjectionStart ProjectionWorker",
     },

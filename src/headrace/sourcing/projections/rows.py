@@ -1,6 +1,6 @@
 """The rows of a projection in memory, and what events change about them. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -10,7 +10,7 @@ from headrace.sourcing.projections.columns import plain_value, row_from_plain
 from headrace.sourcing.projections.projection import Projection
 from headrace.sourcing.records import Event
 
-__all__ = ["ProjectedRows"]
+__all__ = ["Key", "ProjectedRows"]
 
 Key = tuple[Any, ...]
 Plain = dict[str, Any]
@@ -34,15 +34,17 @@ class ProjectedRows:
             loaded._rows[key] = {name: each[name] for name in names}
         return loaded
 
-    def apply(self, event: Event) -> None:
-        """Applies an event; raises what the function does, and changes nothing then.
+    def apply(self, event: Event) -> Key | None:
+        """Applies an event; the key of its row, or None if it is not for this projection.
+
+        Raises what the function does, and changes nothing then.
 
         The function is given a row as the store has it, whether it was there before or not, so that it does
         not matter where the events were cut into batches.
         """
         happened = self._projection.happened(event)
         if happened is None:
-            return
+            return None
         key = tuple(map(plain_value, self._projection.key_of(happened)))
         before = self._rows.get(key)
         given = None if before is None else row_from_plain(self._projection.row, before)
@@ -52,6 +54,11 @@ class ProjectedRows:
             self._rows.pop(key, None)
         else:
             self._rows[key] = after
+        return key
+
+    def __contains__(self, key: Key) -> bool:
+        """Whether there is a row with this key."""
+        return key in self._rows
 
     def _plain(self, row: Any) -> Plain | None:
         if row is None:
@@ -84,11 +91,12 @@ class ProjectedRows:
 
     def table(self) -> pa.Table:
         """All rows."""
-        return self._table(self._rows.items())
-
-    def _table(self, rows: Iterable[tuple[Key, Plain]]) -> pa.Table:
-        records = [self._record(key, row) for key, row in rows]
+        records = [self._record(key, row) for key, row in self._rows.items()]
         return pa.Table.from_pylist(records, schema=self._projection.schema.columns)
+
+    def __iter__(self) -> Iterator[Key]:
+        """The keys of all rows, in the order of `table`."""
+        return iter(self._rows)
 
     def _record(self, key: Key, row: Plain | None) -> Plain | None:
         return None if row is None else dict(zip(self._projection.key, key, strict=True)) | row

@@ -253,7 +253,13 @@ class ProjectionWorker:
         keep_on: Callable[[], bool],
     ) -> bool:
         done = replay_events(
-            fetcher, self._projection, self._app, built.rows, built.offsets, ends, keep_on=keep_on
+            fetcher,
+            self._projection,
+            self._app,
+            lambda event, _: built.rows.apply(event),
+            built.offsets,
+            ends,
+            keep_on=keep_on,
         )
         built.offsets = {**built.offsets, **ends}
         return done
