@@ -327,6 +327,8 @@ def test_a_projection_is_served_like_any_view_and_a_token_is_honoured(
             assert row["balance"] == sum(each for each in range(1, number + 1) if each % 3 == number % 3)
         state = ask(url, "GET", "/v1/pipelines").json
         assert "view:balances" in [each["id"] for each in state["nodes"]]
+        assert ask(url, "POST", "/v1/pipelines/rebuild", {"confirm": app}).status == 202
+        wait_until(lambda: all("." in each for each in made_by(data, "balances", "amounts")), "not rebuilt")
         capsys.readouterr()
         assert run(["views", "show", "balances", "--data", str(data), "--json"]) == 0
         assert len(json.loads(capsys.readouterr().out)["rows"]) == 3
@@ -350,6 +352,12 @@ def test_a_projection_is_served_like_any_view_and_a_token_is_honoured(
     tamper(data / "projections.db")
     (found,) = verified(import_app(FILE), options, "balances")
     assert [each.key for each in found.differences] == [{"entity": "a-1"}]
+
+
+def made_by(data, *views):
+    """The queries that made these; of a rebuild that was asked for, with its id after a point."""
+    with contextlib.closing(open_store(f"sqlite:///{data}/projections.db")) as store:
+        return [store.reflected(view).query_id for view in views]
 
 
 def tamper(path):

@@ -4,6 +4,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -31,6 +32,8 @@ class Serving:
     say: Callable[[str], None]
     log: EmbeddedLog | None
     sidecars: list[Sidecar]
+    commands: "SimpleQueue[Mapping[str, Any]]"
+    rebuild: Callable[[], None]
     _stopping: threading.Event = field(default_factory=threading.Event)
 
     def wait(self) -> None:
@@ -42,6 +45,15 @@ class Serving:
                 message = each.check()
                 if message is not None:
                     self.say(message)
+            self._run_commands()
+
+    def _run_commands(self) -> None:
+        """Carries out the commands that the console has passed on."""
+        while not self.commands.empty():
+            command = self.commands.get()
+            if command.get("command") == "rebuild":
+                self.say(f"rebuild requested by {command.get('who') or 'an unknown user'}")
+                self.rebuild()
 
     def stop(self) -> None:
         """Makes `wait` return; from any thread or signal handler."""
@@ -68,7 +80,9 @@ def serving(
         console = start_console(app, options, connection, commands, on_message, cleanup)
         server = start_entities(app, options, connection, on_message, cleanup)
         started: list[Sidecar | None] = [None if console is None else console.result(), server]
-        yield Serving(connection, on_message, log, [each for each in started if each is not None])
+        sidecars = [each for each in started if each is not None]
+        rebuild = partial(request_rebuilds, app, options.data, app.projections, compare=False)
+        yield Serving(connection, on_message, log, sidecars, commands, rebuild)
 
 
 def _description(app: App, options: RunOptions, connection: Connection) -> AppDescription:
