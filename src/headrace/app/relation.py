@@ -15,7 +15,7 @@ from headrace.app.keys import Certain, Key, always, certain_joined_key, joined_k
 from headrace.app.operations import Operations
 from headrace.app.status.alerts import Thresholds
 from headrace.errors import ConfigError
-from headrace.streams.operators import Aggregate, Operator, Window
+from headrace.streams.operators import Aggregate, Operator, Sliding, Window
 from headrace.streams.operators import microseconds as duration_us
 
 if TYPE_CHECKING:
@@ -91,6 +91,12 @@ class Rows(Operations):
             raise ConfigError(f'emit={emit!r} is neither "close" nor "update"')
         if not isinstance(self, Relation):
             raise ConfigError("windows are for streams; a table's rows have no time of their own")
+        if isinstance(window, Sliding) and not self.one_row_each:
+            raise ConfigError(
+                "each row of a sliding window's stream has a window of its own, so a record may give one row "
+                "at most; over joins of streams, unions and exploded rows use tumbling, hopping or session "
+                "windows"
+            )
         return Windowed(stream=settled(self), window=window, keys=keys, emit=emit)
 
     def _then(self, step: "Step") -> Self:
@@ -238,6 +244,11 @@ def windows_of(result: "Aggregation") -> Relation:
     from headrace.streams.operators import WindowNode
 
     rows = result.stream
+    if isinstance(result.windowed.window, Sliding):
+        raise ConfigError(
+            "results of sliding windows belong to the rows of a stream and are no table of their own; use "
+            "tumbling, hopping or session windows"
+        )
     operator = WindowNode(result.operator(keep_closed_us=_KEEP_CLOSED_US))
     keys = ", ".join(result.windowed.keys)
     return Relation(

@@ -261,7 +261,7 @@ def test_what_a_join_cannot_follow_is_refused_where_it_is_declared():
             refused()
 
 
-def regions(customers, store, region, *, with_counts=True):
+def regions(customers, store, region, *, with_counts=True, with_pairs=False):
     app = App(f"app-{customers}", store=store)
     people = app.table(customers, key="id", schema=CUSTOMERS, partitions=2)
 
@@ -273,7 +273,14 @@ def regions(customers, store, region, *, with_counts=True):
 
         @app.view
         def per_region():
-            return people.group_by("region").agg(n=agg.count())
+            pairs = people.join(people, on="region", prefix="other_")
+            return pairs.group_by("region").agg(n=agg.count())
+
+    if with_pairs:
+
+        @app.view
+        def neighbours():
+            return people.join(people, on="region", prefix="other_").where("id < other_id")
 
     return app
 
@@ -318,6 +325,14 @@ def test_a_changed_view_is_built_alone_while_its_old_rows_are_served_and_a_remov
     assert status.rebuild.targets.keys() == {"view chosen"}
     after = query_ids(data)
     assert after["per_region"] == before["per_region"] and after["chosen"] != before["chosen"]
+    put(our_log, topic, [customer(12, "p12", "south")], key="id", after_s=20)  # joins what the state has
+    catch_up(regions(topic, store, "south", with_pairs=True), our_log, data)
+    assert {name: query_ids(data)[name] for name in after} == after
+    assert shown(store, "per_region", ["region"]) == [
+        {"region": "north", "n": 64},
+        {"region": "south", "n": 25},
+    ]
+    assert len(shown(store, "neighbours", ["id", "other_id"])) == 28 + 10
     catch_up(regions(topic, store, "south", with_counts=False), our_log, data)
     assert query_ids(data).keys() == {"chosen"}
     assert not (data / "dataflows" / "per_region").exists()

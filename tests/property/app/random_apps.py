@@ -56,6 +56,15 @@ class Made:
     def in_time(self, within=0):
         return f"select * from ({self.sql}) where _w is null or _w - {within} <= _t"
 
+    def sliding(self, size):
+        """How many rows with its first column each row had within a time before it."""
+        final, key = self.as_final(), self.columns[0]
+        counted = f"o._t <= r._t and r._t < o._t + {size} and (o._w is null or o._w <= r._t)"
+        return (
+            f"select r.{key}, r._p as _partition, r._o as _offset, count(*) as n from ({final.in_time()}) r "
+            f"join ({final.sql}) o on r.{key} is not distinct from o.{key} and {counted} group by all"
+        )
+
 
 @dataclass
 class Maker:
@@ -164,8 +173,10 @@ class Maker:
         made, n = self.any(streams=False), self.chance.randrange(1, 4)
         by, per = self.chance.choice(made.columns), self.chance.choice(made.columns)
         key = made.rows.key
-        if not set(key) <= set(made.columns):
-            return None
+        if not set(key) <= set(made.columns) or (not key and made.others):
+            return (
+                None  # without a key, columns that are not used would order equal rows, or arrays refuse to
+            )
         order = ", ".join(f"{name} asc nulls first" for name in dict.fromkeys([*key, *made.columns]))
         place = f"row_number() over (partition by {per} order by {by} desc nulls last, {order})"
         sql = f"select * from ({made.sql}) qualify {place} <= {n}"

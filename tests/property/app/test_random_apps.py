@@ -16,11 +16,12 @@ import duckdb
 import pyarrow as pa
 import pytest
 from tests.property.app.random_apps import Maker
-from tests.property.app.random_inputs import Topics, inputs, interleaved
+from tests.property.app.random_inputs import SECOND, Topics, inputs, interleaved
 
-from headrace import agg
+from headrace import agg, sliding
 from headrace.streams.operators import FirstRow
 from headrace.testing import run_app
+from headrace.views import rows_to_json
 
 FAILED = ()
 FAILED_WITH_STEPS = ()
@@ -53,6 +54,8 @@ class Trial:
         self.topics.register(self.database)
         names = ", ".join(made.columns)
         self._require(f"select {names}, count(*) as rows from ({made.sql}) group by {names}", "view")
+        if "sliding" in self.planned:
+            self._require(made.sliding(5 * SECOND), "sliding")
         if "rows" not in self.planned:
             return
         if made.is_stream:
@@ -94,14 +97,13 @@ class Trial:
 
     def _require_chain(self, view):
         shown, planned = {}, self.planned[view]
-        schema = planned.schema
         for change in self.run.changes(view):
             key = repr(change.key)
             # Of a stream's last row the one before is not kept.
             is_known = not planned.is_stream or change.before is not None
             assert not is_known or shown.get(key) == change.before, (view, change)
             shown[key] = change.after
-        rows = [{name: row[name] for name in schema.columns.names} for row in self.run.rows(view)]
+        rows = rows_to_json(self.run.table(view).select(planned.schema.columns.names))
         assert sorted(map(repr, (row for row in shown.values() if row is not None))) == sorted(
             map(repr, rows)
         )
@@ -124,6 +126,8 @@ def declare(maker, made):
     maker.app.view(name="view")(lambda: rows)
     if made.is_stream and made.one_each and "inputs" in dir(made.rows):
         maker.app.view(name="rows")(lambda: made.rows)
+        windows = made.rows.window(sliding("5 seconds"), by=made.columns[0])
+        maker.app.view(name="sliding")(lambda: windows.agg(n=agg.count()))
     elif not made.is_stream:
         known = made.rows.key and not made.rows.steps
         maker.app.view(name="rows", key=() if known else made.columns[:1])(lambda: made.rows)

@@ -106,6 +106,10 @@ def plan_graph(
         is_stream = isinstance(result, Relation) and result.is_stream
     with placed(place_of(view.function), view.name):
         has_place = isinstance(result, Relation) and result.is_stream and result.one_row_each
+        if isinstance(result, Aggregation) and set(_RECORD_KEY) & set(key):
+            if view.key:
+                raise ConfigError("a view of sliding windows has a row for each row; leave its key out")
+            has_place = True
         schema = _view_schema(view, edge.schema, key, has_place=has_place)
     if isinstance(result, Relation) and is_stream and view.key:
         edge = builder.last_rows(edge, steps, view.key, append_only=result.append_only)
@@ -132,13 +136,15 @@ def plan_graph(
 def _view_schema(view: View, columns: pa.Schema, key: tuple[str, ...], *, has_place: bool) -> ViewSchema:
     wanted = view.key or tuple(name for name in key)
     for name in wanted:
-        if name not in columns.names:
+        if name not in columns.names and not (has_place and name in _RECORD_KEY):
             raise ConfigError("its key: " + no_such("column", name, columns.names))
     if not wanted and not has_place:
         raise ConfigError("it needs a key: @app.view(key=[…]) names the columns that tell its rows apart")
-    if not wanted:
+    if not wanted or set(_RECORD_KEY) <= set(wanted):
         place = [pa.field("_partition", pa.int32()), pa.field("_offset", pa.int64())]
-        return ViewSchema(view.name, _RECORD_KEY, pa.schema([*columns, *place]), keep_changes=10_000)
+        return ViewSchema(
+            view.name, wanted or _RECORD_KEY, pa.schema([*columns, *place]), keep_changes=10_000
+        )
     return ViewSchema(view.name, wanted, columns, keep_changes=10_000)
 
 

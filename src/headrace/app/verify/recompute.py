@@ -21,10 +21,10 @@ from headrace.client import EARLIEST, Connection, RawFetcher
 from headrace.errors import RequestError
 from headrace.sourcing import Topics
 from headrace.sourcing.projections import Projection, replayed_projection
-from headrace.streams import PROCESSING_TIME, Start, StreamSpec, parse_start
-from headrace.streams.dataflow import Graph, replayed_view
+from headrace.streams import NO_WATERMARK, PROCESSING_TIME, Start, StreamSpec, parse_start
+from headrace.streams.dataflow import Graph, comparable_versions, replayed_view
 from headrace.streams.engine import replayed_results, replayed_rows
-from headrace.streams.operators import recompute_latest
+from headrace.streams.operators import TableHistory, recompute_latest
 from headrace.views import Reflected, Snapshot, ViewSchema, ViewStore, dumps, net_changes, rows_as_changes
 from headrace.views.rebuilt import differing_rows
 
@@ -132,7 +132,7 @@ def verify_graph(
         ends=served.reflected.offsets,
         watermarks=served.reflected.watermarks,
     )
-    differences = compare_in_spark(spark, planned, served.rows, frame)
+    differences = compare_in_spark(spark, planned, served, frame)
     by_clock = sum(each.get(what, 0) for each in served.reflected.inputs.values() for what in BY_CLOCK)
     failure = _by_clock(len(differences), by_clock) if differences and by_clock else None
     return Verdict(
@@ -233,12 +233,17 @@ def _by_clock(keys: int, rows: int) -> str:
 
 
 def compare_in_spark(
-    spark: SparkSession, view: PlannedGraph, served: pa.Table, recomputed: DataFrame
+    spark: SparkSession, view: PlannedGraph, snapshot: Snapshot, recomputed: DataFrame
 ) -> tuple[KeyDifference, ...]:
     """The keys on which the two differ, of many the first; a part of the keys is in memory at a time."""
-    columns, key = view.schema.columns, view.schema.key
+    columns, key, served = view.schema.columns, view.schema.key, snapshot.rows
+    shown = spark.createDataFrame(served)
     if view.is_stream or view.picks_rows:
         recomputed = _one_of_a_key(spark, view.schema, served, recomputed)
+    last = view.graph.nodes[-1].operator if view.graph.nodes else None
+    if isinstance(last, TableHistory):
+        reached = min(snapshot.reflected.watermarks.values(), default=NO_WATERMARK)
+        shown, recomputed = comparable_versions(last, shown, recomputed, reached)
     recomputed = recomputed.select(*[f"`{each}`" for each in columns.names])
     parts = max(8, served.num_rows // _ROWS_AT_ONCE)
     part = F.pmod(F.hash(*[F.col(f"`{each}`") for each in key]), F.lit(parts)).alias("_part")
@@ -249,7 +254,7 @@ def compare_in_spark(
         rows = [dict(zip(_DIFFERENCES.names, each, strict=True)) for each in found]
         return pa.Table.from_pylist(rows, schema=_DIFFERENCES)
 
-    sides = [rows.select("*", part).groupBy("_part") for rows in (spark.createDataFrame(served), recomputed)]
+    sides = [rows.select("*", part).groupBy("_part") for rows in (shown, recomputed)]
     frame = sides[0].cogroup(sides[1]).applyInArrow(differing, from_arrow_schema(_DIFFERENCES))
     rows = frame.orderBy("key").limit(_MOST_DIFFERENCES).toArrow().to_pylist()
     return tuple(KeyDifference(*(json.loads(row[name]) for name in _DIFFERENCES.names)) for row in rows)

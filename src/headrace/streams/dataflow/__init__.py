@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from headrace.streams.dataflow.graph import ViewOutput as ViewOutput
     from headrace.streams.dataflow.graph import graph_heartbeat as graph_heartbeat
     from headrace.streams.dataflow.graph import stepped_edges as stepped_edges
+    from headrace.streams.dataflow.history_definition import comparable_versions as comparable_versions
     from headrace.streams.dataflow.lineage import RECORDS as RECORDS
     from headrace.streams.dataflow.lineage import record_column as record_column
     from headrace.streams.dataflow.lineage import traced_view as traced_view
@@ -44,6 +45,7 @@ __getattr__, __dir__, __all__ = lazily(
     {
         "definition": "replayed_view table_rows why_not_replayed",
         "graph": "Edge Graph Node TopicSource SourceClock ViewOutput graph_heartbeat stepped_edges",
+        "history_definition": "comparable_versions",
         "lineage": "RECORDS record_column traced_view traced_windows",
         "packing": "SourcePacker pack_edges unpack_rows wide_schema",
         "query": "GraphQuery project_edges start_graph",

@@ -21,6 +21,7 @@ from pyspark.sql.types import StructType
 from headrace.client import Connection
 from headrace.errors import RequestError
 from headrace.streams.dataflow.graph import Edge, Graph, Node, TopicSource, producer_watermarks
+from headrace.streams.dataflow.history_definition import history_rows
 from headrace.streams.dataflow.row_definitions import (
     deduplicated_rows,
     distinct_rows,
@@ -108,7 +109,7 @@ def why_not_replayed(graph: Graph) -> str | None:
         is_latest = isinstance(node.operator, AsOfJoin) and node.operator.mode == "latest"
         if is_latest or isinstance(node.operator, LatestJoin):
             return f"{node.name!r} depends on which topic was read first, and not on the log alone"
-        if not isinstance(node.operator, _DEFINED) or isinstance(node.operator, TableHistory):
+        if not isinstance(node.operator, _DEFINED):
             return f"{node.name!r} has no batch definition yet"
     return None
 
@@ -168,6 +169,9 @@ def defined(node: Node, inputs: Sequence[DataFrame], reached: Sequence[int]) -> 
     operator = node.operator
     if isinstance(operator, WholeRows):
         return _whole(operator.key, inputs[0])
+    if isinstance(operator, TableHistory):
+        versions = _whole(operator.key, inputs[0])
+        return _without_place(history_rows(operator, versions, reached[0], node.schema.names))
     if isinstance(operator, Upserts):
         return _newest_rows(operator, inputs[0])
     if isinstance(operator, TableJoin):
@@ -375,13 +379,17 @@ def _sortable(value: Any) -> tuple[bool, bool, Any]:
 
 def _windowed(operator: WindowNode, node: Node, rows: DataFrame, reached: int) -> DataFrame:
     """The results of windows, by their definition, as far as they are published."""
-    schema, windows = node.schema, operator.operator
+    windows = operator.operator
+    schema = windows.result_schema(node.edges[0].schema)
 
     def compute(table: pa.Table) -> pa.Table:
         return recompute(windows, table.drop_columns([_BUCKET]), reached)
 
     bucketed = rows.withColumn(_BUCKET, spread(schema, windows.keys)).groupBy(_BUCKET)
-    return _without_place(bucketed.applyInArrow(compute, from_arrow_schema(schema)))
+    found = bucketed.applyInArrow(compute, from_arrow_schema(schema))
+    if not operator.is_sliding:
+        return _without_place(found)
+    return found.withColumns({name: F.lit(None).cast("long") for name in PLACE if name not in schema.names})
 
 
 def spread(schema: pa.Schema, keys: Sequence[str]) -> Column:

@@ -83,8 +83,12 @@ class TableHistory(Upserts):
         """What ended before this moment is forgotten; it moves on step by step."""
         if watermark_us == NO_WATERMARK:
             return NO_WATERMARK
-        step = max(self.keep_us // _STEPS, 1_000_000)
-        return (watermark_us - self.keep_us) // step * step
+        return (watermark_us - self.keep_us) // self.step_us * self.step_us
+
+    @property
+    def step_us(self) -> int:
+        """The step by which the horizon moves on."""
+        return max(self.keep_us // _STEPS, 1_000_000)
 
     def describe(self) -> dict[str, Any]:
         return {**super().describe(), "operator": "history", "lateness_us": self.lateness_us}

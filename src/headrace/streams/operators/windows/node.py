@@ -10,7 +10,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.errors import RequestError
 from headrace.streams.operators.grouping import one_chunk
 from headrace.streams.operators.operator import WEIGHT, OperatorStep, stamp_fields
 from headrace.streams.operators.runs import Held
@@ -18,12 +17,18 @@ from headrace.streams.operators.windows.operator import DROPPED, LATE, WindowOpe
 from headrace.streams.operators.windows.state import Advance
 from headrace.streams.operators.windows.windows import Session, Sliding
 
-__all__ = ["WindowNode"]
+__all__ = ["RECORD", "WindowNode"]
+
+RECORD = ("_partition", "_offset")
 
 
 @dataclass(frozen=True)
 class WindowNode:
-    """A windowed aggregation over rows that are never taken back."""
+    """A windowed aggregation over rows that are never taken back.
+
+    A result of a sliding window is that of a row: it has the row's place in the log in its stamps, and a
+    record has one row at most.
+    """
 
     operator: WindowOperator
 
@@ -33,8 +38,14 @@ class WindowNode:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The columns that tell results apart."""
+        """The columns that tell results apart; of sliding windows, stamps."""
+        if self.is_sliding:
+            return (*self.operator.keys, *RECORD)
         return (*self.operator.keys, "window_start", "window_end")
+
+    @property
+    def is_sliding(self) -> bool:
+        return isinstance(self.operator.window, Sliding)
 
     @property
     def delay_us(self) -> int:
@@ -43,12 +54,8 @@ class WindowNode:
         return window.gap_us if isinstance(window, Session) else window.size_us
 
     def result(self, schemas: Sequence[pa.Schema]) -> pa.Schema:
-        if isinstance(self.operator.window, Sliding):
-            raise RequestError(
-                "sliding windows are over a stream itself, whose every row has one; over joined rows use "
-                "tumbling, hopping or session windows"
-            )
-        return self.operator.result_schema(schemas[0])
+        found = self.operator.result_schema(schemas[0])
+        return pa.schema([each for each in found if each.name not in RECORD]) if self.is_sliding else found
 
     def dropped(self, number: int, rows: pa.Table) -> npt.NDArray[np.bool_] | None:  # noqa: ARG002
         """None: a row may be too late for some of its windows only, so the state decides."""
@@ -123,6 +130,9 @@ class WindowNodeState:
             column = results[each.name] if each.name in results else one_chunk(changes[each.name])
             columns.append(column.cast(each.type))
         for each in stamp_fields():
+            if each.name in RECORD and each.name in changes.column_names:
+                columns.append(one_chunk(changes[each.name]))
+                continue
             value = pa.scalar(weight, each.type) if each.name == WEIGHT else pa.scalar(None, each.type)
             columns.append(pa.repeat(value, changes.num_rows))
         return pa.Table.from_arrays(columns, schema=pa.schema([*self._schema, *stamp_fields()]))
