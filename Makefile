@@ -72,7 +72,7 @@ cluster: $(STAMP)
 
 campaign: $(STAMP)
 	$(RUN) -m pytest $(WORKERS) -m slow --timeout 7200
-	HEADRACE_EXAMPLES=20 $(RUN) -m pytest $(WORKERS) -m "not slow" --timeout 7200 tests/property
+	HEADRACE_EXAMPLES=40 $(RUN) -m pytest $(WORKERS) -m "not slow" --timeout 7200 tests/property
 
 check: $(STAMP)
 	$(VENV)/bin/ruff check .

@@ -10,6 +10,7 @@ from typing import NoReturn
 import pytest
 from hypothesis import HealthCheck, settings
 from tests.inherited_signals import give_children_defaults
+from tests.property.examples import examples
 
 from headrace.client import Connection
 
@@ -18,7 +19,11 @@ give_children_defaults()
 # A slow machine is no failure, neither of a case nor of drawing one. A failing case prints how to run it
 # again.
 settings.register_profile(
-    "headrace", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+    "headrace",
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+    max_examples=examples(50),
 )
 settings.load_profile("headrace")
 

@@ -89,6 +89,7 @@ def test_a_setting_kafka_refuses_is_an_error_with_its_words(jars):
         KafkaServer({"process.roles": "bystander"})
 
 
+@pytest.mark.slow
 def test_a_server_ends_with_the_process_that_started_it_however_that_ends(jars):
     killed = (
         "import os, signal\n"
@@ -111,6 +112,7 @@ def test_a_machine_without_maven_is_told_so(tmp_path, monkeypatch):
         fetch_kafka(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_registry_out_of_reach_leaves_no_half_fetched_folder(tmp_path, monkeypatch):
     if shutil.which("mvn") is None:
         pytest.skip("there is no `mvn` on the path")

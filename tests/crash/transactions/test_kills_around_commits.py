@@ -239,9 +239,9 @@ def chosen_seed():
 
 
 @pytest.mark.timeout(900)
-def test_twenty_kills_tear_no_transaction(tmp_path):
+def test_ten_kills_tear_no_transaction(tmp_path):
     with BrokerProcess(tmp_path) as broker:
-        campaign(broker, chosen_seed(), cycles=20)
+        campaign(broker, chosen_seed(), cycles=10)
 
 
 @pytest.mark.slow

@@ -29,6 +29,14 @@ TIMEOUT_S = 300
 BASE_MS = (int(time.time()) // 60 - 60) * 60_000
 
 
+def with_restarts(rounds: list[tuple[list[Any], list[Any]]], restarts: int) -> list[tuple[list[Any], ...]]:
+    """What is written to two topics before each start; for one restart, all but the first at once."""
+    if restarts == len(rounds) - 1:
+        return list(rounds)
+    later = tuple([row for batches in rounds[1:] for row in batches[topic]] for topic in (0, 1))
+    return [rounds[0], later]
+
+
 def new_topic() -> str:
     return f"t-{uuid.uuid4().hex[:12]}"
 

@@ -200,12 +200,15 @@ def hot():
     ("text", "line", "said"),
     [
         (HEAD.format(result='s.where("tmp > 3")'), 8, "there is no column 'tmp'; did you mean 'temp'?"),
-        (
+        pytest.param(
             HEAD.format(result='s.window(tumbling("1 minute")).agg(x=agg.sum("device"))'),
             8,
             "column 'device' of type string has no sum",
+            marks=pytest.mark.slow,
         ),
-        (HEAD.format(result='s.groupBy("device")'), 8, "a stream has no 'groupBy'"),
+        pytest.param(
+            HEAD.format(result='s.groupBy("device")'), 8, "a stream has no 'groupBy'", marks=pytest.mark.slow
+        ),
         (HEAD.format(result="s") + "\nshops = {}['north']\n", 10, "KeyError: 'north'"),
     ],
     ids=["column", "aggregate", "method", "exception"],

@@ -6,7 +6,7 @@ import json
 import duckdb
 import pyarrow as pa
 import pytest
-from app_runs import BASE_MS, catch_up, kept_running, new_topic, options, wait_until
+from app_runs import BASE_MS, catch_up, kept_running, new_topic, options, wait_until, with_restarts
 
 from headrace import App, agg, tumbling
 from headrace.app.verify import verified
@@ -113,7 +113,8 @@ def judged(view, orders, returns):
     return in_order(DATABASE.sql(QUERIES[view]).to_arrow_table().to_pylist(), KEYS[view])
 
 
-def test_sets_of_rows_follow_updates_deletes_and_restarts(our_log, spark, tmp_path):
+@pytest.mark.parametrize("restarts", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_sets_of_rows_follow_updates_deletes_and_restarts(our_log, spark, tmp_path, restarts):
     orders, returns, store = new_topic(), new_topic(), f"sqlite:///{tmp_path}/views.db"
     rounds = [
         (
@@ -131,7 +132,7 @@ def test_sets_of_rows_follow_updates_deletes_and_restarts(our_log, spark, tmp_pa
     ]
     seen = ([], [])
     ensure_topics(our_log, dict.fromkeys((orders, returns), TopicSettings(partitions=2)))
-    for number, batches in enumerate(rounds):
+    for number, batches in enumerate(with_restarts(rounds, restarts)):
         for topic, rows, all_rows in zip((orders, returns), batches, seen, strict=True):
             put(our_log, topic, rows)
             all_rows += rows

@@ -55,13 +55,9 @@ def owner_of_the_task(workers, asked):
     return next(worker for worker in workers if worker.url.endswith(found[0]))
 
 
-def test_workers_take_over_from_each_other_and_every_line_arrives_once(broker, workers, tmp_path):
-    take_turns(broker, workers, tmp_path, kills=1)
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_five_kills_of_one_worker_or_the_other_in_turn(broker, workers, tmp_path):
+def test_workers_take_over_from_each_other_five_times_and_every_line_arrives_once(broker, workers, tmp_path):
     take_turns(broker, workers, tmp_path, kills=5)
 
 

@@ -48,7 +48,14 @@ class EarlierVersion:
 
 def run_now(*arguments: str, cwd: Path | None = None) -> str:
     """A command of this version; what it printed."""
-    done = subprocess.run(
+    done = attempt(*arguments, cwd=cwd)
+    assert done.returncode == 0, f"{shlex.join(arguments)}: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def attempt(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """A command of this version, which may fail."""
+    return subprocess.run(
         [sys.executable, "-m", "headrace", *arguments],
         cwd=cwd,
         stdin=subprocess.DEVNULL,
@@ -56,8 +63,31 @@ def run_now(*arguments: str, cwd: Path | None = None) -> str:
         text=True,
         timeout=TIMEOUT_S,
     )
-    assert done.returncode == 0, f"{shlex.join(arguments)}: {done.stdout}{done.stderr}"
-    return done.stdout
+
+
+@contextmanager
+def started(*arguments: str) -> Iterator[None]:
+    """A server of the chosen version, once it is ready; it is stopped cleanly at the end of the block."""
+    command = [sys.executable, "-m", "headrace", *arguments, "--json", "--until-stdin-closes"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stdin is not None
+        try:
+            assert process.stdout.readline(), f"{shlex.join(arguments)} did not start"
+            yield
+        finally:
+            process.stdin.close()
+            assert process.wait(TIMEOUT_S) == 0
+
+
+def run_file(file: Path, *arguments: str) -> str:
+    """A Python file on the chosen version; what it printed."""
+    return subprocess.run(
+        [sys.executable, str(file), *arguments],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        timeout=TIMEOUT_S,
+    ).stdout
 
 
 Versions = Callable[[str], EarlierVersion]

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.property.examples import examples
 
 from headrace import App, agg
 from headrace.errors import ConfigError
@@ -80,7 +81,7 @@ def as_text(rows):
 
 
 @pytest.mark.parametrize("name", VIEWS)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 @given(changes=CHANGES)
 def test_every_state_is_what_sql_makes_of_the_tables(name, changes):
     relation, key, sql = VIEWS[name]

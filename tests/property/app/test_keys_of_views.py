@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.property.examples import examples
 
 from headrace import App, agg
 from headrace.testing import run_app
@@ -142,7 +143,7 @@ def as_text(rows):
 
 
 @pytest.mark.parametrize("name", VIEWS)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 @given(changes=CHANGES)
 @example(changes=[("s", 1, (None, None), True), ("t", 1, (None, None), True)])
 def test_a_view_shows_the_first_row_of_each_key_wherever_batches_are_cut(name, changes):

@@ -14,6 +14,7 @@ from array import array
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.property.examples import examples
 
 from headrace.capture.change import Change, EncodedChanges
 from headrace.capture.envelope import Envelope
@@ -215,14 +216,14 @@ def by_python(block: RowsBlock) -> tuple[list, str]:
     return records_of(block.changes(), envelope())
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(32), deadline=None)
 @given(events(), st.sampled_from([ENCODER, SMALL]))
 def test_changes_are_the_same_records_whoever_encodes_them(event, encoder):
     block = block_of(event, encoder)
     assert by_kernel(block) == by_python(block)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(24), deadline=None)
 @given(events(spoil=True))
 def test_malformed_rows_are_refused_at_the_same_place_in_the_same_words(event):
     block = block_of(event, ENCODER)
@@ -235,7 +236,7 @@ NUMBERS = [
 ]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(24), deadline=None)
 @given(st.lists(st.tuples(st.floats(), st.floats(width=32)), min_size=1, max_size=20))
 @example([(float(f"{digit}e{power}"), 1.5) for power in range(-30, 30) for digit in (1, 2, 12345)])
 @example([(2.0**power, 2.0 ** (power // 8)) for power in range(-1022, 1024)])
@@ -374,7 +375,7 @@ def answered(answer, encoder: RowEncoder) -> tuple[tuple[list, str], tuple[list,
     return records_of(block.encoded(made, 7_000, NOW_MS), made), records_of(block.rows(), made)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(answers(), st.sampled_from([ENCODER, SMALL]))
 def test_rows_of_a_snapshot_are_the_same_records_whoever_encodes_them(answer, encoder):
     kernels, python = answered(answer, encoder)

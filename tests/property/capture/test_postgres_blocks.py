@@ -13,6 +13,7 @@ import struct
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.property.examples import examples
 
 from headrace.capture.change import Change, EncodedChanges
 from headrace.capture.envelope import Envelope
@@ -206,7 +207,7 @@ ENCODER = RowEncoder()
 SMALL = RowEncoder(octets=6_000, records=3)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(24), deadline=None)
 @given(streams(), st.sampled_from([ENCODER, SMALL]))
 def test_changes_are_the_same_records_whoever_encodes_them(stream, encoder):
     block, count = block_of(*stream, encoder)
@@ -214,7 +215,7 @@ def test_changes_are_the_same_records_whoever_encodes_them(stream, encoder):
     assert by_kernel(block) == by_python(block)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(24), deadline=None)
 @given(streams(spoil=True))
 def test_malformed_values_are_refused_at_the_same_message_in_the_same_words(stream):
     block, _ = block_of(*stream, ENCODER)
@@ -231,7 +232,7 @@ def answered(row: bytes) -> bytes:
     return b"D" + struct.pack("!i", len(cells) + 6) + row[:2] + cells
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(24), deadline=None)
 @given(
     tables().flatmap(
         lambda each: st.tuples(st.just(each), st.lists(message_of(each, spoil=True), max_size=6))

@@ -7,6 +7,7 @@ import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.property.examples import examples
 
 from headrace.derived import Follow, delta, open_target, search, table
 from headrace.derived.changes import canonical
@@ -51,7 +52,7 @@ def refused(key, why):
     raise AssertionError(f"{key!r}: {why}")
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 @given(batches=BATCHES)
 @pytest.mark.parametrize("kind", ["table", "search", "delta"])
 def test_files(kind, batches):
@@ -65,7 +66,7 @@ def test_files(kind, batches):
         check(open_target(Follow(name="f", topic="t", into=into[kind])), batches)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 @given(batches=BATCHES, values=st.sampled_from(["json", "hash"]))
 def test_a_cache(redis, batches, values):
     connection = redis.connect(199)

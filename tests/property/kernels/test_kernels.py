@@ -18,6 +18,7 @@ import pytest
 from crc32c import crc32c
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.property.examples import examples
 
 from headrace.column_hash import hash_columns
 from headrace.errors import CorruptionError
@@ -96,7 +97,7 @@ def intact(data, next_offset, gaps):
     return at, next_offset, 0
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(120))
 @given(stretches(), st.booleans())
 def test_a_walk_ends_where_a_batch_is_wrong_or_cut(data, gaps):
     walk = Walk(next_offset=0, gaps=gaps)
@@ -104,7 +105,7 @@ def test_a_walk_ends_where_a_batch_is_wrong_or_cut(data, gaps):
     assert (ended, walk.next_offset, walk.fault) == intact(data, 0, gaps)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(120))
 @given(stretches(), st.booleans(), st.lists(st.integers(0, 4000), max_size=6).map(sorted))
 def test_a_check_in_pieces_ends_where_a_walk_over_the_whole_does(data, gaps, cuts):
     check = Check(Walk(next_offset=0, gaps=gaps))
@@ -353,7 +354,7 @@ def batches(draw):
     return bytes(data[: draw(st.just(len(data)) | st.integers(0, len(data)))])
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(120))
 @given(batches())
 def test_batches_are_laid_out_in_place_as_one_by_one(data):
     in_place = kernels.lay_out_batches(guarded(data))
@@ -495,7 +496,7 @@ def expected_contents(cells, behind, value):
     return found.groups()
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(200))
 @given(objects())
 def test_objects_are_those_of_the_grammar_and_hold_what_it_says(given_objects):
     cells, behind, values = given_objects

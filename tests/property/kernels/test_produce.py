@@ -4,6 +4,7 @@ from array import array
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.property.examples import examples
 
 from headrace.client.write import OutputRecord, RecordBlock
 from headrace.client.write.open_batches import OpenBatches, PlainBatch
@@ -54,7 +55,7 @@ def added(batches: OpenBatches, several: list) -> None:
             batches.add(OutputRecord(topic, key, value, (("h", b"1"),) * (how == "placed"), partition, at_ms))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(32), deadline=None)
 @given(st.lists(records, max_size=60))
 def test_records_are_encoded_as_ever_in_their_order(several):
     full: list[PlainBatch] = []

@@ -1,5 +1,6 @@
 """A scan of many batches, against the same batches looked at one after the other in Python."""
 
+import importlib
 import random
 
 import pytest
@@ -7,9 +8,12 @@ from crc32c import crc32c
 
 from headrace.records import HEADER_BYTES, Record, encode_batch, stamp
 from headrace.storage.producers.batch_headers import PRODUCER_HEADER, ProducerHeaders
-from headrace.storage.segments import scan as scanning
 from headrace.storage.segments.index import SparseIndex
 from headrace.storage.segments.scan import ScanEnd, scan
+
+scanning = importlib.import_module(
+    "headrace.storage.segments.scan"
+)  # its package offers a function of that name
 
 SEEDS = range(150)
 BATCHES = 40

@@ -58,7 +58,7 @@ def check(operator, batches, restarts):
     assert aside == Counter((0, row["_partition"], row["_offset"], "late") for row in late)
 
 
-@settings(max_examples=examples(50), deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(log=logs(ROWS), within=st.sampled_from([0, 3, 15, 100]), wait=st.sampled_from([0, 4]), data=st.data())
 def test_any_reading_keeps_the_rows_that_repeat_none_by_the_log(log, within, wait, data):
     operator = Dedup(("k",), within, wait)

@@ -7,6 +7,7 @@ from fractions import Fraction
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.property.examples import examples
 
 from headrace.streams.operators import Hopping, Session, Sliding, Tumbling, WindowOperator, agg, recompute
 from headrace.streams.operators.windows.definition import fates
@@ -147,7 +148,7 @@ def results_query(window):
     return queries.get(type(window), RESULTS_OF_HOPPING)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(80))
 @given(
     window=WINDOWS,
     events=EVENTS,
@@ -161,7 +162,7 @@ def test_sql_finds_the_results_that_the_definition_does(window, events, correct_
     assert sorted(found, key=repr) == sorted(in_batch(operator, rows, watermark), key=repr)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(40))
 @given(window=WINDOWS, events=EVENTS, correct_for=CORRECT_FOR)
 def test_sql_finds_what_the_definition_counts_as_late(window, events, correct_for):
     operator = WindowOperator(window, ("key",), AGGREGATES, correct_for_us=correct_for)

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.property.examples import examples
 
 from headrace.records.columns import Places
 from headrace.streams.ddl import arrow_schema
@@ -73,7 +74,7 @@ def bits(table):
 
 
 @pytest.mark.parametrize("kind", TYPES)
-@settings(max_examples=40)
+@settings(max_examples=examples(16))
 @given(data=st.data())
 def test_every_type_that_a_derived_topic_holds_is_read_back(kind, data):
     schema = arrow_schema(f"text string, value {kind}")

@@ -36,13 +36,13 @@ ORDERS = {
 }
 
 
-@settings(max_examples=examples(50), deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(history=histories(ROWS), columns=st.sampled_from([("g",), ("x", "g"), ("n", "d", "b")]))
 def test_distinct_rows_are_those_of_sql_after_every_batch(history, columns):
     check(Distinct(columns), SCHEMA, history, f"select distinct {', '.join(columns)} from rows")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(16), deadline=None)
 @given(
     history=histories(st.fixed_dictionaries({"t": INSTANTS, "s": TEXTS, "z": st.sampled_from([0.0, -0.0])}))
 )
@@ -53,7 +53,7 @@ def test_both_zeros_are_one_value_and_values_may_be_times(history):
 
 @pytest.mark.parametrize("append_only", [False, True])
 @pytest.mark.parametrize("order", ORDERS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(16), deadline=None)
 @given(data=st.data(), n=st.integers(1, 4))
 def test_the_first_rows_of_a_group_are_those_of_sql_after_every_batch(append_only, order, data, n):
     history = data.draw(histories(ROWS, append_only=append_only))
@@ -65,7 +65,7 @@ def test_the_first_rows_of_a_group_are_those_of_sql_after_every_batch(append_onl
         assert state.row_count <= 3 * n
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(16), deadline=None)
 @given(history=histories(ROWS), n=st.integers(1, 3))
 def test_the_key_of_a_table_breaks_ties_before_its_other_columns(history, n):
     operator = Top(n, ("g",), (("b", True),), ties=("x", "n"))
@@ -78,7 +78,7 @@ def test_the_key_of_a_table_breaks_ties_before_its_other_columns(history, n):
     )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(16), deadline=None)
 @given(history=histories(ROWS), data=st.data())
 def test_what_comes_out_of_a_step_does_not_depend_on_the_order_of_what_came_in(history, data):
     batches = [changes for changes, _, _ in history]

@@ -5,6 +5,7 @@ import math
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.property.examples import examples
 from tests.property.streams.joins.histories import Restarted, table_of
 from tests.property.streams.rows_that_come_and_go import check, histories, stamped
 
@@ -25,13 +26,13 @@ ROWS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(24), deadline=None)
 @given(histories(ROWS))
 def test_the_first_row_of_each_key_is_there_at_every_step(history):
     check(FirstRow(("k",), ("id",)), SCHEMA, history, FIRST)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(histories(ROWS))
 def test_those_that_are_not_shown_are_counted(history):
     subject, hidden = Restarted(FirstRow(("k",)), [SCHEMA]), 0

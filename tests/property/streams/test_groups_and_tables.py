@@ -142,7 +142,7 @@ def expected(held, kind):
 
 
 @pytest.mark.parametrize("kind", AGGREGATES)
-@settings(deadline=None, max_examples=examples(40))
+@settings(deadline=None, max_examples=examples(24))
 @given(history=histories())
 def test_groups_are_what_sql_makes_of_the_rows_that_are_there(kind, history):
     operator = Group(keys=("k",), aggregates=tuple(AGGREGATES[kind][0].items()), order=())
@@ -202,7 +202,7 @@ qualify row_number() over (partition by k order by _event_time desc, _partition 
 """
 
 
-@settings(deadline=None, max_examples=examples(60))
+@settings(deadline=None, max_examples=examples(36))
 @given(case=upserts())
 def test_a_table_is_the_newest_row_of_each_key_whatever_the_interleaving(case):
     logs, turns, size = case

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.property.examples import examples
 
 from headrace.records.columns import Places
 from headrace.streams.decode.json_documents import Fault, read_document
@@ -86,7 +87,7 @@ def by_document(raw, fields, **how):
 
 
 @given(kinds, documents)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(160), deadline=None)
 def test_what_the_parser_of_blocks_reads_is_read_alike_strictly_and_leniently(kind, text):
     raw, fields = b'{"it": ' + text.encode() + b"}", pa.schema([("it", kind)])
     expected = by_blocks(raw, fields)
@@ -96,7 +97,7 @@ def test_what_the_parser_of_blocks_reads_is_read_alike_strictly_and_leniently(ki
 
 
 @given(kinds, documents)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(160), deadline=None)
 def test_what_the_parser_of_blocks_refuses_is_refused_strictly(kind, text):
     raw, fields = b'{"it": ' + text.encode() + b"}", pa.schema([("it", kind)])
     if by_blocks(raw, fields) is None:
@@ -120,7 +121,7 @@ def naive(kind, text):
     st.decimals(-(10**6), 10**6, places=4).map(str) | st.integers(-(2**70), 2**70).map(str),
     st.booleans(),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 def test_a_lenient_stream_takes_numbers_as_a_naive_reader_would(kind, text, is_quoted):
     raw = json.dumps({"it": text}).encode() if is_quoted else b'{"it": %s}' % text.encode()
     parsed = parse_json(Places.of(pa.array([raw], pa.binary())), pa.schema([("it", kind)]), lenient=True)

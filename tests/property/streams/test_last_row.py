@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.property.examples import examples
 from tests.property.streams.joins.histories import RESTARTS, Restarted, add, rows_of, table_of
 from tests.property.streams.rows_that_come_and_go import DATABASE, stamped
 
@@ -62,7 +63,7 @@ def shown(subject, batches, restarts):
 
 
 @pytest.mark.parametrize("append_only", [True, False])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(24), deadline=None)
 @given(data=st.data())
 def test_any_cut_shows_the_last_row_of_each_key_by_the_log(append_only, data):
     batches, there = data.draw(streams(append_only=append_only))
@@ -74,7 +75,7 @@ def test_any_cut_shows_the_last_row_of_each_key_by_the_log(append_only, data):
 
 
 @pytest.mark.parametrize("append_only", [True, False])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(16), deadline=None)
 @given(data=st.data())
 def test_as_a_table_the_row_that_is_replaced_is_taken_back(append_only, data):
     batches, there = data.draw(streams(append_only=append_only))

@@ -32,7 +32,7 @@ def event(time, partition=0):
     return ("a", None, None, 1, None, partition, time)
 
 
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(60))
 @given(window=ANY_WINDOW, events=STREAMS, cuts=CUTS, lateness=st.integers(0, 60), emit=EMIT, keep=KEPT)
 @example(Hopping(100, 70), [event(60), event(45)], [], 0, "close", 0)
 @example(Session(10), [event(0), event(12), event(5)], [1, 2], 0, "close", 0)
@@ -54,7 +54,7 @@ def test_after_every_batch_the_results_are_those_one_would_count_by_hand(
         assert 2 not in view.kinds
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(32))
 @given(window=ANY_WINDOW, events=STREAMS, lateness=st.integers(0, 60), keep=KEPT)
 def test_a_row_is_counted_once_by_the_worst_that_became_of_it(window, events, lateness, keep):
     operator = operator_of(window, ("text",), NAMES, correct_for_us=keep)
@@ -64,7 +64,7 @@ def test_a_row_is_counted_once_by_the_worst_that_became_of_it(window, events, la
     assert found == counters_by_hand(operator, rows.to_pylist())
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(32))
 @given(window=OVERLAPPING, events=STREAMS, lateness=st.integers(0, 60), keep=KEPT)
 def test_of_a_dropped_row_it_is_told_which_windows_it_missed_and_from_when_it_counts(
     window, events, lateness, keep
@@ -86,7 +86,7 @@ def test_of_a_dropped_row_it_is_told_which_windows_it_missed_and_from_when_it_co
         }
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(24))
 @given(
     window=ANY_WINDOW, events=STREAMS, cuts=st.tuples(CUTS, CUTS), emit=EMIT, keep=KEPT,
     closed=st.sampled_from([0, 30]), data=st.data(),

@@ -3,6 +3,7 @@
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.property.examples import examples
 from tests.property.streams.streams_of_events import EVENTS, as_rows, exact, listed, rows_of
 from tests.property.streams.test_windows import CUTS, batches
 
@@ -60,7 +61,7 @@ def _take(view, operator, changes):
         view[key] = dict(sorted(row.items()))
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(32))
 @given(keys=KEYS, by=BY, events=STREAMS, cuts=st.tuples(CUTS, CUTS), count=st.integers(1, 5), data=st.data())
 def test_the_last_of_each_key_does_not_depend_on_batches_or_on_how_partitions_come(
     keys, by, events, cuts, count, data

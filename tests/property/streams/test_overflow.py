@@ -21,7 +21,7 @@ EVENTS = st.tuples(
 )
 
 
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(36))
 @given(
     window=WINDOWS,
     events=st.lists(EVENTS, max_size=30),

@@ -3,6 +3,7 @@
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.property.examples import examples
 from tests.property.streams.by_hand import by_hand
 from tests.property.streams.streams_of_events import (
     END,
@@ -48,7 +49,7 @@ def run_in_buckets(operator, rows, order, cuts, count):
     return view_rows(view)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(16))
 @given(
     window=WINDOWS, keys=KEYS, names=NAMES, events=STREAMS, options=OPTIONS,
     cuts=st.tuples(CUTS, CUTS), counts=st.tuples(st.integers(1, 3), st.integers(1, 9)), data=st.data(),
@@ -66,7 +67,7 @@ def test_any_split_and_interleaving_gives_identical_results(
     assert straight == as_rows(recompute(operator, rows))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(24))
 @given(
     window=WINDOWS, keys=KEYS, names=NAMES, events=STREAMS, options=OPTIONS, cuts=CUTS,
     snapshot_at=st.integers(0, 5), crash_at=st.integers(0, 5), buckets=st.integers(1, 4),
@@ -96,7 +97,7 @@ def test_a_state_that_was_loaded_goes_on_like_the_one_that_was_lost(
     assert listed(operator.load(None, [live.snapshot()]).advance([], END).changes) == []
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(24))
 @given(
     window=WINDOWS, names=NAMES, events=STREAMS, options=OPTIONS, cuts=CUTS,
     ahead=st.lists(st.integers(0, 60), min_size=6, max_size=6),
@@ -128,7 +129,7 @@ def test_when_idle_partitions_come_back_the_counters_balance(window, names, even
         assert view_rows(view) == as_rows(recompute(operator, rows))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(24))
 @given(window=WINDOWS, events=st.lists(EVENTS, max_size=14), keep=st.sampled_from([0, 20, 1000]))
 def test_the_definition_is_what_one_would_count_by_hand(window, events, keep):
     operator = operator_of(window, ("text",), ["n", "sum_i", "min_d"], correct_for_us=keep)

@@ -44,7 +44,7 @@ def corrected(draw, log):
     return found
 
 
-@settings(max_examples=examples(50), deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(log=logs(ROWS), wait=st.sampled_from([0, 4]), data=st.data())
 def test_what_is_left_of_each_row_comes_out_once_in_the_order_of_the_log(log, wait, data):
     subject = Restarted(Settled(wait), (SCHEMA,))

@@ -125,7 +125,7 @@ def restarted(draw, operator, state, deltas):
     return new
 
 
-@settings(deadline=None, max_examples=examples(50))
+@settings(deadline=None, max_examples=examples(30))
 @given(database=databases(), data=st.data())
 def test_a_table_has_the_rows_that_the_source_has(database, data):
     operator = Upserts(("id",))
@@ -144,7 +144,7 @@ def test_a_table_has_the_rows_that_the_source_has(database, data):
     assert sorted(row["id"] for row in known.values() if row) == sorted(database.rows)
 
 
-@settings(deadline=None, max_examples=examples(50))
+@settings(deadline=None, max_examples=examples(30))
 @given(database=databases(), data=st.data())
 def test_every_version_is_whole_and_keeps_its_stamps(database, data):
     operator = WholeRows(("id",))

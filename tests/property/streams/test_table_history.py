@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.property.examples import examples
 from tests.property.streams.joins.histories import parts
 
 from headrace.app.query.sinks.graph_sink import weighted_changes
@@ -128,7 +129,7 @@ def model_at_offsets(read, following):
     return there(newest)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(12))
 @given(log=logs(), data=st.data())
 def test_a_table_is_read_as_it_was_at_any_time_and_position_of_its_history(log, data):
     check_history(log, data)

@@ -4,6 +4,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.property.examples import examples
 from tests.property.streams.joins.histories import NUMBERS, TEXTS, add, rows_of, table_of
 from tests.property.streams.rows_that_come_and_go import DATABASE, histories, stamped
 
@@ -21,7 +22,7 @@ select a, xs[i] as x, (i - 1)::int as place, b from rows, unnest(generate_series
 NOTHING = "union all select a, null, null, b from rows where xs is null or len(xs) = 0"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(24), deadline=None)
 @given(data=st.data())
 def test_a_union_has_the_rows_of_all_inputs_by_the_names_of_their_columns(data):
     turned = pa.schema(list(PLAIN)[::-1])
@@ -36,7 +37,7 @@ def test_a_union_has_the_rows_of_all_inputs_by_the_names_of_their_columns(data):
 
 
 @pytest.mark.parametrize("outer", [False, True])
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(32), deadline=None)
 @given(history=histories(LIST_ROWS))
 def test_an_exploded_array_has_a_row_for_each_element(outer, history):
     sql = ELEMENTS + (NOTHING if outer else "")

@@ -5,6 +5,7 @@ from itertools import pairwise
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.property.examples import examples
 from tests.property.streams.streams_of_events import (
     AGGREGATES,
     END,
@@ -43,7 +44,7 @@ def partials(operator, rows, begin, end, cut):
     return found
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(40))
 @given(
     window=WINDOWS,
     keys=KEYS,
@@ -73,7 +74,7 @@ def test_at_every_step_the_view_is_the_definition(
         assert 2 not in view.kinds
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(40))
 @given(
     window=WINDOWS,
     events=STREAMS,

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.property.examples import examples
 
 from headrace.records import SOURCE_HEADER, Record, encode_batch, stamp
 from headrace.records.columns import lay_out
@@ -58,13 +59,13 @@ def stamped(log, cuts, source_lateness_us):
 
 
 @pytest.mark.parametrize("source_lateness_us", [TOLD, BY_SOURCE])
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(24))
 @given(log=logs, cuts=st.lists(st.integers(0, 30), max_size=4))
 def test_rows_are_the_same_however_the_log_is_cut_and_read_again(source_lateness_us, log, cuts):
     assert stamped(log, cuts, source_lateness_us) == stamped(log, [], source_lateness_us)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(24))
 @given(log=logs)
 def test_where_the_first_stage_tells_the_time_a_row_has_its_watermark_and_the_longer_lateness(log):
     found, time = stamped(log, [], TOLD)
@@ -78,7 +79,7 @@ def test_where_the_first_stage_tells_the_time_a_row_has_its_watermark_and_the_lo
     assert time == PartitionTime(seen)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(24))
 @given(log=logs)
 def test_with_another_event_time_a_row_is_judged_by_those_of_its_source(log):
     found, time = stamped(log, [], BY_SOURCE)

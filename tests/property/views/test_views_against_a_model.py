@@ -79,7 +79,7 @@ def test_sqlite(tmp_path_factory, given_batches):
     store.close()
 
 
-@settings(max_examples=examples(20))
+@settings(max_examples=examples(12))
 @given(batches)
 def test_parquet(tmp_path_factory, given_batches):
     check(ParquetStore(tmp_path_factory.mktemp("v"), grace_ms=0), given_batches)

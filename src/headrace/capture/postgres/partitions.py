@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from headrace.capture.postgres.catalog import Table
 from headrace.capture.postgres.wire import Connection
 
-__all__ = ["Mark", "Partition", "mark_of", "read_partitions", "why_read_again"]
+__all__ = ["Mark", "TablePartition", "mark_of", "read_partitions", "why_read_again"]
 
 _TREE = (
     "SELECT c.oid, coalesce(pg_relation_filenode(c.oid), 0), i.xmin <> t.xmin "
@@ -28,7 +28,7 @@ Mark = Sequence[int]
 
 
 @dataclass(frozen=True, slots=True)
-class Partition:
+class TablePartition:
     """A partition, the file of its rows, and whether it was a table of its own before."""
 
     oid: int
@@ -41,11 +41,11 @@ class Partition:
         return int.from_bytes(digest, "big")
 
 
-def read_partitions(connection: Connection, tables: Iterable[Table]) -> dict[str, list[Partition]]:
+def read_partitions(connection: Connection, tables: Iterable[Table]) -> dict[str, list[TablePartition]]:
     """The partitions of each table that has any."""
     return {
         table.full_name: [
-            Partition(int(oid or 0), int(file or 0), attached == "t")
+            TablePartition(int(oid or 0), int(file or 0), attached == "t")
             for oid, file, attached in connection.query(_TREE.format(root=table.oid))
         ]
         for table in tables
@@ -53,14 +53,14 @@ def read_partitions(connection: Connection, tables: Iterable[Table]) -> dict[str
     }
 
 
-def mark_of(partitions: Iterable[Partition]) -> Mark:
+def mark_of(partitions: Iterable[TablePartition]) -> Mark:
     """By which these partitions are recognised later."""
     there = list(partitions)
     newest = max((each.oid for each in there), default=0)
     return [newest, sum(each.summand for each in there) % _EXACT_IN_JSON]
 
 
-def why_read_again(known: Mapping[str, Mark], table: str, partitions: Sequence[Partition]) -> str:
+def why_read_again(known: Mapping[str, Mark], table: str, partitions: Sequence[TablePartition]) -> str:
     """Why the table has other rows than those that the stream told of; nothing if it has not."""
     if table not in known:
         return ""

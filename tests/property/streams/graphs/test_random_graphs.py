@@ -172,13 +172,13 @@ def check(seed, operators):
                 assert total == rows_of(wanted), told
 
 
-@pytest.mark.parametrize("seed", [*range(40), *FAILED])
+@pytest.mark.parametrize("seed", [*range(20), *FAILED])
 def test_a_graph_by_chance_is_what_sql_makes_of_its_topics(seed):
     check(seed, operators=3 + seed % 4)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(1000, 1600, 50))
+@pytest.mark.parametrize("first", range(950, 1600, 50))
 def test_hundreds_of_graphs_by_chance_are_what_sql_makes_of_their_topics(first):
     for seed in range(first, first + 50):
         check(seed, operators=3 + seed % 8)

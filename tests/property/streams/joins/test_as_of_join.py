@@ -91,7 +91,7 @@ def check(operator, batches, restarts):
     assert Counter((number, reason) for number, _, _, reason in aside.elements()) == reasons
 
 
-@settings(max_examples=examples(50), deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     how=st.sampled_from(["inner", "left"]), lateness=LATENESS, keep=st.sampled_from([None, 0, 5, 50]),
     inputs=INPUTS, data=st.data(),
@@ -106,7 +106,7 @@ def test_any_reading_gives_every_event_the_version_valid_at_its_time(how, latene
         check(operator, batches, [data.draw(RESTARTS) for _ in batches])
 
 
-@settings(max_examples=examples(30), deadline=None)
+@settings(max_examples=examples(18), deadline=None)
 @given(
     how=st.sampled_from(["inner", "left"]), keep=st.sampled_from([None, 0, 5, 50]), inputs=INPUTS,
     data=st.data(),

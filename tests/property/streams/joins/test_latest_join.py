@@ -43,7 +43,7 @@ def steps(draw):
     return found
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(36), deadline=None)
 @given(how=st.sampled_from(["inner", "left"]), history=steps())
 def test_each_event_has_the_row_that_the_table_has_when_it_comes(how, history):
     subject = Restarted(LatestJoin(left_on=("k",), right_on=("key",), how=how), (EVENTS, TABLE))

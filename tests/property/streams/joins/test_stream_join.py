@@ -76,7 +76,7 @@ def judged(operator, inputs):
     return rows_of(DATABASE.sql(JOINED.format(**values)).to_arrow_table()), +counts
 
 
-@settings(max_examples=examples(50), deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(options=OPTIONS, inputs=INPUTS, data=st.data())
 def test_any_reading_of_the_logs_gives_what_sql_gives(options, inputs, data):
     how, (before, after), (late, correct_for) = options

@@ -80,7 +80,7 @@ def batches(draw, rows, present):
     return changes
 
 
-@settings(max_examples=examples(30), deadline=None)
+@settings(max_examples=examples(18), deadline=None)
 @given(how=st.sampled_from(sorted(SQL)), count=st.integers(1, 8), data=st.data())
 def test_the_sum_of_changes_is_the_join_of_the_tables_after_every_batch(how, count, data):
     operator = TableJoin(left_on=("k", "f"), right_on=("k", "g"), how=how)
@@ -100,7 +100,7 @@ def test_the_sum_of_changes_is_the_join_of_the_tables_after_every_batch(how, cou
         assert total == judged(how, left, right)
 
 
-@settings(max_examples=examples(30), deadline=None)
+@settings(max_examples=examples(18), deadline=None)
 @given(how=st.sampled_from(sorted(SQL)), data=st.data())
 def test_what_comes_out_of_a_step_does_not_depend_on_the_order_of_what_came_in(how, data):
     operator = TableJoin(left_on=("k", "f"), right_on=("k", "g"), how=how)
@@ -121,7 +121,7 @@ def test_what_comes_out_of_a_step_does_not_depend_on_the_order_of_what_came_in(h
     ]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(
     how=st.sampled_from(["inner", "left", "right", "full"]),
     data=st.data(),
