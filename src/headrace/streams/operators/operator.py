@@ -20,6 +20,7 @@ order the inputs came, restarts in between: none of it shows in that sum.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -155,8 +156,18 @@ def numbers(table: pa.Table, name: str) -> Ints:
 
 def encode_state(parts: Mapping[str, pa.Table | None], about: Mapping[str, int]) -> bytes:
     """Named tables and numbers as one blob: a version, then each table as a compressed Arrow stream."""
-    sink = pa.BufferOutputStream()
     kept = {name: table for name, table in parts.items() if table is not None and table.num_rows}
+    return _encoded(kept, about) if kept or about else _nothing()
+
+
+@cache
+def _nothing() -> bytes:
+    """What a step that took in nothing leaves, which most steps of quiet buckets do."""
+    return _encoded({}, {})
+
+
+def _encoded(kept: Mapping[str, pa.Table], about: Mapping[str, int]) -> bytes:
+    sink = pa.BufferOutputStream()
     schema = pa.schema(
         [("name", pa.string()), ("table", pa.large_binary())],
         metadata={_VERSION: b"1", **{name.encode(): b"%d" % value for name, value in about.items()}},

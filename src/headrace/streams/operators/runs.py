@@ -17,7 +17,7 @@ from headrace.column_hash import Hashes
 from headrace.streams.operators.grouping import Ints, one_chunk
 from headrace.streams.operators.keys import hashes_of
 
-__all__ = ["Held", "Runs", "expanded", "held_rows", "in_one_chunk"]
+__all__ = ["Held", "Runs", "expanded", "held_in", "held_rows", "in_one_chunk", "places_of"]
 
 _MANY_RUNS = 8
 _MANY_ROWS = 1 << 18
@@ -34,12 +34,20 @@ class Held(NamedTuple):
 
 def held_rows(tables: Iterable[pa.Table], time: str = "_event_time") -> Held:
     """The rows of some tables, whose event time is in that column."""
-    rows, times = 0, []
-    for table in tables:
-        rows += table.num_rows
-        if time in table.column_names and table.num_rows:
-            times.append(pc.min(table[time]).as_py())
-    return Held(rows, min((each for each in times if each is not None), default=None))
+    return held_in(
+        Held(
+            table.num_rows,
+            pc.min(table[time]).as_py() if time in table.column_names and table.num_rows else None,
+        )
+        for table in tables
+    )
+
+
+def held_in(parts: Iterable[Held]) -> Held:
+    """What parts of a state hold together."""
+    found = list(parts)
+    times = [each.oldest_us for each in found if each.oldest_us is not None]
+    return Held(sum(each.rows for each in found), min(times, default=None))
 
 
 class Runs:
@@ -49,6 +57,7 @@ class Runs:
         self._merge = merge
         self._tables: list[pa.Table] = []
         self._hashes: list[Hashes | None] = []
+        self._held: list[Held | None] = []
         self._merged_rows = 0  # in the first run
 
     @property
@@ -59,6 +68,13 @@ class Runs:
     def tables(self) -> Sequence[pa.Table]:
         return self._tables
 
+    def held(self) -> Held:
+        """The rows, and the event time of the oldest, where they have one. Each run is looked at once."""
+        for number, table in enumerate(self._tables):
+            if self._held[number] is None:
+                self._held[number] = held_rows([table])
+        return held_in(each for each in self._held if each is not None)
+
     def add(self, run: pa.Table) -> None:
         """The run is ordered by hash, and merged in itself. Costs nothing, until there are more rows
         than merged ones.
@@ -67,6 +83,7 @@ class Runs:
             self._merged_rows = run.num_rows
         self._tables.append(run)
         self._hashes.append(None)
+        self._held.append(None)
         if self.row_count - self._merged_rows > max(_MANY_ROWS, self._merged_rows):
             self.merged()
 
@@ -78,7 +95,7 @@ class Runs:
 
     def replace(self, run: pa.Table) -> None:
         """Keeps this run instead of everything."""
-        self._tables, self._hashes, self._merged_rows = [run], [None], run.num_rows
+        self._tables, self._hashes, self._held, self._merged_rows = [run], [None], [None], run.num_rows
 
     def find(self, hashes: Hashes) -> pa.Table | None:
         """All rows with one of the hashes, which are ascending and distinct."""
@@ -102,17 +119,16 @@ class Runs:
             held = self._hashes_of(number)
             if not len(held):
                 continue
-            begins = np.searchsorted(held, hashes, "left")
-            there = np.flatnonzero(held[np.minimum(begins, len(held) - 1)] == hashes)
+            there, begins, ends = places_of(held, hashes)
             if len(there):
-                begins = begins[there]
-                ends = np.searchsorted(held, hashes[there], "right")
                 found.append((table, np.repeat(there, ends - begins), expanded(begins, ends)[0]))
         return found
 
     def _rows_of(self, number: int, hashes: Hashes) -> Ints:
         held = self._hashes_of(number)
-        begins, ends = np.searchsorted(held, hashes, "left"), np.searchsorted(held, hashes, "right")
+        if not len(held):
+            return np.zeros(0, np.int64)
+        _, begins, ends = places_of(held, hashes)
         return expanded(begins, ends)[0]
 
     def _hashes_of(self, number: int) -> Hashes:
@@ -134,7 +150,7 @@ class Runs:
         if not self._tables:
             return
         run = self._merge(in_one_chunk(self._tables[begin:]))
-        self._tables[begin:], self._hashes[begin:] = [run], [None]
+        self._tables[begin:], self._hashes[begin:], self._held[begin:] = [run], [None], [None]
         self._merged_rows = self._tables[0].num_rows if begin == 0 else self._merged_rows
 
 
@@ -143,6 +159,21 @@ def in_one_chunk(tables: Sequence[pa.Table]) -> pa.Table:
     table = pa.concat_tables(tables)
     columns = [one_chunk(column) for column in table.columns]
     return pa.Table.from_arrays(columns, schema=table.schema)
+
+
+def places_of(held: Hashes, hashes: Hashes) -> tuple[Ints, Ints, Ints]:
+    """Which of the hashes are held, and where each of these begins and ends; both columns ascend.
+
+    Most are there once, so that the end need not be looked for.
+    """
+    begins = np.searchsorted(held, hashes, "left")
+    last = len(held) - 1
+    there = np.flatnonzero(held[np.minimum(begins, last)] == hashes)
+    begins, wanted = begins[there], hashes[there]
+    ends = begins + 1
+    more = np.flatnonzero((held[np.minimum(ends, last)] == wanted) & (ends <= last))
+    ends[more] = np.searchsorted(held, wanted[more], "right")
+    return there, begins, ends
 
 
 def expanded(begins: Ints, ends: Ints) -> tuple[Ints, Ints]:

@@ -124,6 +124,31 @@ def test_the_log_stays_short_because_snapshots_replace_what_they_hold(log, tmp_p
     assert sizes.count(2) >= 3
 
 
+def many_keys(count):
+    table = rows(random.Random(1), count)
+    return table.set_column(0, "key", pa.array([f"{each:040}" for each in range(count)]))
+
+
+def test_a_batch_writes_no_more_of_a_large_state_than_of_a_small_one(log):
+    copy, _ = step(log, None, 0, many_keys(60_000))
+    megabytes = copy.head.snapshot_bytes / (1 << 20)
+    assert 1.2 < megabytes < 5
+    batch = 0
+    while not batch or copy.head.base == 0:
+        batch += 1
+        copy, _ = step(log, copy, batch, rows(random.Random(batch), 3))
+    assert 32 * megabytes < batch < 32 * megabytes + 2
+
+
+def test_what_is_left_of_a_large_state_is_written_soon(log):
+    copy, _ = step(log, None, 0, many_keys(60_000))
+    batch = 0
+    while not batch or copy.head.base == 0:
+        batch += 1
+        copy, _ = step(log, copy, batch, rows(random.Random(batch), 0), watermark_us=10**12)
+    assert batch == 33 and copy.head.snapshot_bytes < 10_000
+
+
 def test_a_batch_can_be_run_again_when_it_had_become_a_snapshot(log):
     chance, copy, before = random.Random(1), None, None
     tables = [rows(chance, 3) for _ in range(40)]

@@ -7,7 +7,7 @@ size and checksum of every blob; the blobs.
 import json
 import struct
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import fields as fields_of
 from typing import Any
 
 from crc32c import crc32c
@@ -19,13 +19,15 @@ __all__ = ["START_BYTES", "decode_entry", "decode_head", "encode_entry", "head_b
 _MAGIC = b"hr.state"
 _START = struct.Struct("<8sII")
 START_BYTES = _START.size
+_FIELDS = [each.name for each in fields_of(Head)]
 
 Described = Sequence[tuple[int, int]]  # size and checksum of every blob
 
 
 def encode_entry(head: Head, blobs: Sequence[bytes]) -> list[bytes]:
     """The parts of an entry, one behind the other."""
-    fields = {**asdict(head), "blobs": [(len(blob), crc32c(blob)) for blob in blobs]}
+    fields = {name: getattr(head, name) for name in _FIELDS}  # `asdict` copies all that is in them
+    fields["blobs"] = [(len(blob), crc32c(blob)) for blob in blobs]
     described = json.dumps(fields, separators=(",", ":")).encode()
     return [_START.pack(_MAGIC, len(described), crc32c(described)), described, *blobs]
 

@@ -32,7 +32,8 @@ __all__ = [
     "load",
 ]
 
-_MAX_DELTAS = 32
+_MAX_DELTAS = 32  # behind a snapshot, for each `_MIN_SNAPSHOT_BYTES` that the next one would take,
+_MOST_DELTAS = 1024  # and never more: each is read when a state is built from its log
 _MOST_COPIES = 256  # of all queries of a worker, most of which are of stages that it no longer gets
 _MIN_SNAPSHOT_BYTES = 1 << 20
 
@@ -46,6 +47,7 @@ class Head:
     `snapshot_bytes` is its size, and `delta_bytes` that of everything behind it. `held` says of
     each state how many `bytes` it takes from `base` on, and by input how many `rows` it holds, and
     the event time of the `oldest_us`: for onlookers, and not there in entries of older versions.
+    `snapshot_rows` is how many rows were held at `base`, 0 where that is not known.
     """
 
     number: int
@@ -57,6 +59,7 @@ class Head:
     delta_bytes: int
     snapshot_bytes: int
     held: Sequence[Mapping[str, Any]] = field(default_factory=list)  # as JSON has it
+    snapshot_rows: int = 0
 
 
 class BucketLog(Protocol):
@@ -169,16 +172,17 @@ def append(
 ) -> None:
     """Makes one batch durable: its deltas, or a snapshot of everything when that has become cheaper."""
     before, blobs = copy.head, deltas
-    held_bytes = [len(each) for each in deltas]
-    base, snapshot_bytes, delta_bytes = batch, sum(map(len, deltas)), 0
+    held = [_held(state) for state in copy.states]
+    held_bytes, rows = [len(each) for each in deltas], sum(sum(each["rows"]) for each in held)
+    base, snapshot_bytes, delta_bytes, snapshot_rows = batch, sum(map(len, deltas)), 0, rows
     if before is not None:
-        base, snapshot_bytes = before.base, before.snapshot_bytes
+        base, snapshot_bytes, snapshot_rows = before.base, before.snapshot_bytes, before.snapshot_rows
         delta_bytes = before.delta_bytes + sum(map(len, deltas))
         if len(before.held) == len(held_bytes):
             held_bytes = [now + each["bytes"] for now, each in zip(held_bytes, before.held, strict=True)]
-        if batch - base > _MAX_DELTAS or delta_bytes > max(_MIN_SNAPSHOT_BYTES, snapshot_bytes):
+        if _snapshot_pays(before, batch, delta_bytes, rows):
             blobs = [state.snapshot() for state in copy.states]
-            base, snapshot_bytes, delta_bytes = batch, sum(map(len, blobs)), 0
+            base, snapshot_bytes, delta_bytes, snapshot_rows = batch, sum(map(len, blobs)), 0, rows
             held_bytes = [len(each) for each in blobs]
     head = Head(
         number=batch,
@@ -189,12 +193,26 @@ def append(
         watermark_us=copy.watermark_us,
         delta_bytes=delta_bytes,
         snapshot_bytes=snapshot_bytes,
-        held=[{"bytes": size, **_held(state)} for size, state in zip(held_bytes, copy.states, strict=True)],
+        held=[{"bytes": size, **each} for size, each in zip(held_bytes, held, strict=True)],
+        snapshot_rows=snapshot_rows,
     )
     log.put(head, blobs)
     if before is not None and before.base == before.number:
         log.remove_before(before.number)
     copy.head = head
+
+
+def _snapshot_pays(before: Head, batch: int, delta_bytes: int, rows: int) -> bool:
+    """Whether everything is to be written anew, rather than one more delta.
+
+    When deltas take as much as the last snapshot, or are many for what a snapshot would take now. Either
+    way a batch costs no more of a large state than of a small one.
+    """
+    if delta_bytes > max(_MIN_SNAPSHOT_BYTES, before.snapshot_bytes):
+        return True
+    share = min(1.0, rows / before.snapshot_rows) if before.snapshot_rows else 1.0
+    megabytes = max(1.0, before.snapshot_bytes * share / _MIN_SNAPSHOT_BYTES)
+    return batch - before.base > min(_MAX_DELTAS * megabytes, _MOST_DELTAS)
 
 
 def _held(state: Any) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from headrace.streams.operators.groups.results import GroupResults, group_result
 from headrace.streams.operators.hashing import distinct
 from headrace.streams.operators.keys import HASH, grouped, hashes_of, key_columns, numbered, of_keys
 from headrace.streams.operators.operator import WEIGHT, OperatorStep, decode_state, encode_state, numbers
-from headrace.streams.operators.runs import Held, Runs, held_rows
+from headrace.streams.operators.runs import Held, Runs
 
 __all__ = ["AdditiveState"]
 
@@ -46,7 +46,7 @@ class AdditiveState:
         return self._runs.row_count
 
     def held(self) -> tuple[Held, ...]:
-        return (held_rows(self._runs.tables),)
+        return (self._runs.held(),)
 
     def advance(self, arrived: Sequence[pa.Table | None], watermarks: Sequence[int]) -> OperatorStep:  # noqa: ARG002
         rows = arrived[0]

@@ -25,7 +25,7 @@ from headrace.streams.operators.operator import (
     numbers,
 )
 from headrace.streams.operators.order import ranks
-from headrace.streams.operators.runs import Held, Runs, held_rows
+from headrace.streams.operators.runs import Held, Runs
 
 __all__ = ["HeldRowsState"]
 
@@ -53,7 +53,7 @@ class HeldRowsState:
         return self._runs.row_count
 
     def held(self) -> tuple[Held, ...]:
-        return (held_rows(self._runs.tables),)
+        return (self._runs.held(),)
 
     def advance(self, arrived: Sequence[pa.Table | None], watermarks: Sequence[int]) -> OperatorStep:  # noqa: ARG002
         rows = arrived[0]

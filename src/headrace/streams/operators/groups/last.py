@@ -106,7 +106,9 @@ class OrderState:
             return OperatorStep(changes=None, delta=encode_state({}, {}))
         rows = keyed(rows.combine_chunks(), self._keys, self._beside)
         news = rows.take(pa.array(_last(rows, self._keys)))
-        news = news.take(pa.array(self._behind(news)))
+        behind = self._behind(news)
+        if len(behind) < news.num_rows:
+            news = news.take(pa.array(behind))
         run = news.select([*self._keys, HASH, *_ORDER])
         self._runs.add(run)
         names = [*self._schema.names, *STAMPS]
@@ -181,7 +183,12 @@ class RowsState:
 def _last(table: pa.Table, keys: Sequence[str]) -> Ints:
     """The greatest row of each key by order, ascending by the hash of the keys; of equal ones the first."""
     order, groups = grouped(table, keys)
-    columns = [one_chunk(table[name]).to_numpy(zero_copy_only=False)[order] for name in _ORDER]
-    ranked = np.lexsort((-np.arange(len(order)), *reversed(columns), groups.ids))
-    ends = np.cumsum(groups.sizes) - 1
-    return np.asarray(order[ranked[ends]])
+    last = order[groups.representatives]
+    many = np.flatnonzero(groups.sizes > 1)
+    if len(many):  # most keys are there once
+        at = np.flatnonzero(groups.sizes[groups.ids] > 1)
+        rows = order[at]
+        columns = [one_chunk(table[name]).to_numpy(zero_copy_only=False)[rows] for name in _ORDER]
+        ranked = np.lexsort((-np.arange(len(rows)), *reversed(columns), groups.ids[at]))
+        last[many] = rows[ranked[np.cumsum(groups.sizes[many]) - 1]]
+    return np.asarray(last)

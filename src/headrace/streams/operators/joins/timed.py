@@ -18,7 +18,7 @@ from headrace.streams.operators.hashing import same
 from headrace.streams.operators.joins.values import Flags, ordered
 from headrace.streams.operators.keys import HASH, hashes_of
 from headrace.streams.operators.operator import numbers
-from headrace.streams.operators.runs import Held, expanded, in_one_chunk
+from headrace.streams.operators.runs import Held, expanded, in_one_chunk, places_of
 
 __all__ = ["EARLIEST_US", "LATEST_US", "MARK", "FoundRows", "TimedRun", "TimedRuns", "clipped"]
 
@@ -58,6 +58,11 @@ class TimedRun:
         order = np.argsort(self.times)
         return order, self.times[order]
 
+    def count_before(self, time_us: int) -> int:
+        if self.first_us >= time_us:
+            return 0
+        return int(np.searchsorted(self.by_time[1], time_us))
+
     def settle(self, before_us: int) -> Ints:
         """The rows that are settled by this and were not before."""
         begin_us, self.settled_us = self.settled_us, max(before_us, self.settled_us)
@@ -70,10 +75,8 @@ class TimedRun:
 
     def within(self, hashes: Hashes, low: Ints, high: Ints) -> tuple[Ints, Ints]:
         """Pairs of a place among the hashes, which ascend, and a row that has it, at low <= time <= high."""
-        begins = np.searchsorted(self.hashes, hashes, "left")
-        there = np.flatnonzero(self.hashes[np.minimum(begins, len(self.hashes) - 1)] == hashes)
-        begins, low, high = begins[there], low[there], high[there]
-        ends = np.searchsorted(self.hashes, hashes[there], "right")
+        there, begins, ends = places_of(self.hashes, hashes)
+        low, high = low[there], high[there]
         many = np.flatnonzero(ends - begins > _FEW_ROWS)
         if len(many):
             first, last = begins[many], ends[many]
@@ -101,10 +104,7 @@ class TimedRuns:
     @property
     def row_count(self) -> int:
         """Rows held, without those that are forgotten and still in memory."""
-        return sum(
-            len(run.times) if run.first_us >= self.horizon_us else int((run.times >= self.horizon_us).sum())
-            for run in self.runs
-        )
+        return sum(len(run.times) - run.count_before(self.horizon_us) for run in self.runs)
 
     def held(self) -> Held:
         """The rows that count, and the time of the oldest."""

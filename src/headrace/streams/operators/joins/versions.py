@@ -22,7 +22,7 @@ from headrace.streams.operators.joins.timed import EARLIEST_US, LATEST_US, bisec
 from headrace.streams.operators.joins.values import Flags, ordered
 from headrace.streams.operators.keys import grouped, hashes_of
 from headrace.streams.operators.operator import DELETED, numbers
-from headrace.streams.operators.runs import Held, held_rows, in_one_chunk
+from headrace.streams.operators.runs import Held, held_in, in_one_chunk, places_of
 
 __all__ = ["VersionMatches", "VersionRun", "Versions"]
 
@@ -45,6 +45,11 @@ class VersionRun:
         return np.where(watermarks > EARLIEST_US, watermarks - self._correct_for_us, EARLIEST_US)
 
     @cached_property
+    def first_us(self) -> int | None:
+        """From when the oldest is valid."""
+        return int(self.times.min()) if len(self.times) else None
+
+    @cached_property
     def places(self) -> tuple[Ints, Ints]:
         """Partition and offset."""
         return (
@@ -59,10 +64,8 @@ class VersionRun:
     def last(self, probe: pa.Table, keys: tuple[Sequence[str], Sequence[str]], at: Ints) -> tuple[Ints, Ints]:
         """Places of rows of `probe` and the last version with their key that an event at that time sees."""
         hashes = hashes_of(probe)
-        begins = np.searchsorted(self.hashes, hashes, "left")
-        there = np.flatnonzero(self.hashes[np.minimum(begins, len(self.hashes) - 1)] == hashes)
-        begins, at = begins[there], at[there]
-        ends = np.searchsorted(self.hashes, hashes[there], "right")
+        there, begins, ends = places_of(self.hashes, hashes)
+        at = at[there]
         rows = bisected(self.times, begins, ends, at, behind=True) - 1
         wrong = np.arange(len(there))
         while True:  # again only for versions not seen by their event, and for keys that share a hash
@@ -136,7 +139,7 @@ class Versions:
 
     def held(self) -> Held:
         """The versions, and from when the oldest is valid."""
-        return held_rows(run.table for run in self.runs)
+        return held_in(Held(len(run.times), run.first_us) for run in self.runs)
 
     def run_of(self, table: pa.Table) -> VersionRun:
         """Rows, with hashes, as a run."""

@@ -37,7 +37,7 @@ from headrace.streams.operators.operator import (
     stamp_fields,
 )
 from headrace.streams.operators.order import ranks
-from headrace.streams.operators.runs import Held, Runs, held_rows, in_one_chunk
+from headrace.streams.operators.runs import Held, Runs, held_in, in_one_chunk
 
 __all__ = ["Dedup"]
 
@@ -107,7 +107,7 @@ class DedupState:
         return self._waiting.row_count + self._seen.row_count
 
     def held(self) -> tuple[Held, ...]:
-        return (held_rows([*(run.table for run in self._waiting.runs), *self._seen.tables]),)
+        return (held_in((self._waiting.held(), self._seen.held())),)
 
     def advance(self, arrived: Sequence[pa.Table | None], watermarks: Sequence[int]) -> OperatorStep:
         counters = Counters()

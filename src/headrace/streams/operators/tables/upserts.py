@@ -31,7 +31,7 @@ from headrace.streams.operators.operator import (
     own_fields,
     stamp_fields,
 )
-from headrace.streams.operators.runs import Held, Runs, held_rows
+from headrace.streams.operators.runs import Held, Runs
 from headrace.streams.operators.tables.unchanged import UNCHANGED, filled
 
 __all__ = ["UpsertState", "Upserts", "stamped_changes", "without_pairs"]
@@ -88,7 +88,7 @@ class UpsertState:
         return self._runs.row_count
 
     def held(self) -> tuple[Held, ...]:
-        return (held_rows(self._runs.tables),)
+        return (self._runs.held(),)
 
     def advance(self, arrived: Sequence[pa.Table | None], watermarks: Sequence[int]) -> OperatorStep:
         rows, self._watermark_us = arrived[0], max(self._watermark_us, watermarks[0])
@@ -136,6 +136,8 @@ class UpsertState:
         """An order by key, partition and offset; in it, the keys' numbers and the partitions."""
         order, groups = grouped(table, self._operator.key)
         partitions, offsets = numbers(table, "_partition")[order], numbers(table, "_offset")[order]
+        if _ascend(groups.ids, partitions, offsets):  # as rows of a log that is read in its order do
+            return order, groups.ids, partitions
         ranked = np.lexsort((offsets, partitions, groups.ids))
         return order[ranked], groups.ids[ranked], partitions[ranked]
 
@@ -161,8 +163,9 @@ class UpsertState:
         table = self._newest(table)
         order, groups = grouped(table, self._operator.key)
         times, partitions = numbers(table, "_event_time")[order], numbers(table, "_partition")[order]
-        ranked = np.lexsort((partitions, times, groups.ids))
-        last = order[ranked[_last_of(groups.ids[ranked])]]
+        if not _ascend(groups.ids, times, partitions):
+            order = order[np.lexsort((partitions, times, groups.ids))]
+        last = order[_last_of(groups.ids)]
         shown = table.take(pa.array(last)).combine_chunks()
         return shown.filter(pa.array(~_flags(shown, DELETED)))
 
@@ -216,6 +219,14 @@ def stamped_changes(table: pa.Table, schema: pa.Schema, weight: int) -> pa.Table
 
 def _flags(table: pa.Table, name: str) -> npt.NDArray[np.bool_]:
     return np.asarray(one_chunk(table[name]).to_numpy(zero_copy_only=False))
+
+
+def _ascend(ids: Ints, first: Ints, second: Ints) -> bool:
+    """Whether rows, which ascend by id, ascend by the two other columns where they share one."""
+    again = np.flatnonzero(ids[1:] == ids[:-1])
+    before, behind = first[again], first[again + 1]
+    level = before == behind
+    return not ((before > behind) | (level & (second[again] > second[again + 1]))).any()
 
 
 def _last_of(*columns: npt.NDArray[np.generic]) -> Ints:
