@@ -17,7 +17,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 STAMP := $(VENV)/.setup-done
 COMPILED := hatch_build.py $(wildcard src/headrace/kernels/*.[ch])
-BENCHMARKS := log promises recovery feed operators stores windows joins joins_operators freshness stages \
+BENCHMARKS := log promises recovery feed operators stores windows joins joins_operators joins_growth freshness stages \
 	capture sourcing
 WORKERS := -n 4 --dist loadgroup --no-loadscope-reorder
 INSTALL := --disable-pip-version-check --quiet --no-input

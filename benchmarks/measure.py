@@ -1,5 +1,6 @@
 """Pieces that the benchmarks share: samples, paired ratios, bars, what the system knows, tables."""
 
+import contextlib
 import re
 import statistics
 from collections import defaultdict
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-__all__ = ["Bar", "Samples", "host_kept_s", "peak_bytes", "print_table"]
+__all__ = ["Bar", "Samples", "host_kept_s", "peak_bytes", "print_table", "processor_s"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +72,17 @@ def peak_bytes(pid: int) -> int:
     """The largest resident memory that a process has had; nobody need watch it, and disturb it, for that."""
     status = Path(f"/proc/{pid}/status").read_text()
     return int(re.findall(r"VmHWM:\s+(\d+) kB", status)[0]) * 1024
+
+
+def processor_s(pid: int) -> float:
+    """Seconds of the processor that a process and its children have used so far."""
+    root = psutil.Process(pid)
+    spent = 0.0
+    for each in [root, *root.children(recursive=True)]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            times = each.cpu_times()
+            spent += times.user + times.system + times.children_user + times.children_system
+    return spent
 
 
 def host_kept_s() -> float:

@@ -14,6 +14,7 @@ from typing import Any
 
 import psutil
 from environments import PeerUnavailable
+from measure import processor_s
 
 __all__ = ["Command", "System", "started"]
 
@@ -52,13 +53,7 @@ class System:
 
     def processor_s(self) -> float:
         """Seconds of the processor that it and its children have used so far."""
-        root = psutil.Process(self._process.pid)
-        spent = 0.0
-        for each in [root, *root.children(recursive=True)]:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                times = each.cpu_times()
-                spent += times.user + times.system + times.children_user + times.children_system
-        return spent
+        return processor_s(self._process.pid)
 
     def close(self) -> None:
         assert self._process.stdin is not None
