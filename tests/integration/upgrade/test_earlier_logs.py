@@ -10,7 +10,7 @@ from tests.integration.upgrade.log_contents import LEFT_OPEN, TIMEOUT_S, Log
 
 from headrace.testing.broker import BrokerProcess
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("upgrade")]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600), pytest.mark.xdist_group("upgrade")]
 
 SECURED = {"authenticate": True, "super_users": "carol"}
 
