@@ -157,7 +157,7 @@ def _assemble(header: BatchHeader, records: Sequence[Record]) -> bytearray:
     return assemble(header, bytes(payload))
 
 
-def assemble(header: BatchHeader, payload: bytes) -> bytearray:
+def assemble(header: BatchHeader, payload: bytes | bytearray) -> bytearray:
     """A batch of records that are encoded already: compressed as the header says, with length and CRC."""
     packed = _compress(header.codec, payload)
     batch = bytearray(HEADER.pack(*header._replace(batch_length=HEADER_BYTES - 12 + len(packed)))) + packed
@@ -165,7 +165,7 @@ def assemble(header: BatchHeader, payload: bytes) -> bytearray:
     return batch
 
 
-def _compress(codec: int, plain: bytes) -> bytes:
+def _compress(codec: int, plain: bytes | bytearray) -> bytes | bytearray:
     if codec == Codec.NONE:
         return plain
     native = codecs()

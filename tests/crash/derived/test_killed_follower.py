@@ -26,17 +26,15 @@ def changes(numbers: random.Random, count: int) -> list:
     return made
 
 
+def started(bootstrap: str, follow: Follow, point: str, times: int) -> subprocess.Popen:
+    """Runs the follower until it comes to the point, or has everything."""
+    said = orjson.dumps(follow.to_json()).decode()
+    return subprocess.Popen([sys.executable, str(FOLLOWING), bootstrap, said, point, str(times)])
+
+
 def killed_at(bootstrap: str, follow: Follow, point: str, times: int) -> int:
-    """Runs the follower until it comes to the point, or has everything; its exit code."""
-    command = [
-        sys.executable,
-        str(FOLLOWING),
-        bootstrap,
-        orjson.dumps(follow.to_json()).decode(),
-        point,
-        str(times),
-    ]
-    return subprocess.run(command, timeout=200, check=False).returncode
+    """The exit code of such a run."""
+    return started(bootstrap, follow, point, times).wait(200)
 
 
 def run_and_kill(bootstrap: str, into, points: list[tuple[str, int]], seed: int) -> None:
@@ -74,3 +72,33 @@ def test_a_follower_that_is_killed_often_has_each_change_once(kind, our_log, req
     into, numbers = TARGETS[kind](request, tmp_path), random.Random(kind)
     points = [(numbers.choice(POINTS), numbers.randint(1, 3)) for _ in range(12)]
     run_and_kill(our_log.bootstrap_servers, into, points, seed=11)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_all_derived_systems_of_a_topic_are_equal_however_often_their_followers_are_killed(
+    our_log, request, tmp_path
+):
+    """All of them follow at once while the topic is written to."""
+    bootstrap, numbers, topic, sent = our_log.bootstrap_servers, random.Random(5), f"all-{uuid.uuid4()}", []
+    create_topic(bootstrap, topic)
+    follows = [
+        Follow(name=f"{topic}-{number}", topic=topic, into=make(request, tmp_path))
+        for number, (kind, make) in enumerate(TARGETS.items())
+        if kind != "opensearch"
+    ]
+    codes = []
+    for _ in range(6):
+        sent += (more := changes(numbers, 200))
+        send(bootstrap, topic, more)
+        runs = [started(bootstrap, each, numbers.choice(POINTS), numbers.randint(1, 3)) for each in follows]
+        for _ in range(4):
+            sent += (more := changes(numbers, 20))
+            send(bootstrap, topic, more)
+        codes += [each.wait(300) for each in runs]
+    assert [each.wait(300) for each in [started(bootstrap, each, "never", 1) for each in follows]] == [
+        0 for _ in follows
+    ]
+    verified = [verify_follow(each, Connection(bootstrap_servers=bootstrap)) for each in follows]
+    assert all(each.is_equal for each in verified), [str(each.differences[:3]) for each in verified]
+    assert {each.rows for each in verified} == {len(last_of_each(sent))} and codes.count(9) > len(follows)

@@ -508,8 +508,15 @@ class _Session:
         items, self._items = self._items, []
         yield from items
         data = first
-        while not isinstance(message := self._messages.read(data.payload), Commit):
-            yield from self._of_message(begin, data.lsn, message)
+        del first  # a row may be large: nothing holds its bytes while what became of it is written
+        while True:
+            lsn, message = data.lsn, self._messages.read(data.payload)
+            del data
+            if isinstance(message, Commit):
+                break
+            told = self._of_message(begin, lsn, message)
+            del message
+            yield from told
             yield from self._block(begin)
             data = self._next()
         position["shapes"] = self.tables.shapes
@@ -546,7 +553,9 @@ class _Session:
             case Insert():
                 yield from self.tables.before_row(message.relation_oid)
                 if writer := self.tables.writer(message.relation_oid):
-                    yield writer.inserted(message, self._said(begin, lsn))
+                    change = writer.inserted(message, self._said(begin, lsn))
+                    del message
+                    yield change
             case Update():
                 yield from self.tables.before_row(message.relation_oid)
                 if writer := self.tables.writer(message.relation_oid):

@@ -27,7 +27,7 @@ class PlainBatch:
 
     topic: str
     partition: int
-    records: bytes
+    records: bytes | bytearray
     count: int
     base_timestamp_ms: int
     max_timestamp_ms: int
@@ -50,6 +50,9 @@ class OpenBatches:
         if isinstance(record, RecordBlock):
             self._add_singles()
             self._add_block(record)
+        elif len(record.value or b"") >= BATCH_BYTES:
+            self._add_singles()
+            self._add_large(record)
         elif record.headers or record.partition is not None:
             self._add_singles()
             self._add_placed(record)
@@ -87,13 +90,25 @@ class OpenBatches:
             if lack is not None:
                 self._make_room(block.topics[lack.topic], lack.partition, lack.needed)
 
+    def _add_large(self, record: OutputRecord) -> None:
+        """A record that is a batch by itself: copied once, for there may be little room for it."""
+        batches = self._of(record.topic)
+        partition, at_ms, out = self._partition(record, batches), _timestamp(record), bytearray()
+        self._hand_over(record.topic, batches, partition)
+        plain = Record(0, at_ms, record.key, record.value, record.headers)
+        write_record(out, plain, _AT_ZERO._replace(base_timestamp=at_ms))
+        self._full(PlainBatch(record.topic, partition, out, 1, at_ms, at_ms))
+
+    def _partition(self, record: OutputRecord, batches: TopicBatches) -> int:
+        if record.partition is not None:
+            return record.partition
+        by_key = hash_key(record.key) if record.key is not None else random.randrange(1 << 30)  # noqa: S311
+        return by_key % batches.partitions
+
     def _add_placed(self, record: OutputRecord) -> None:
         """A record that names its partition, or has headers, which the kernel does not write."""
         batches = self._of(record.topic)
-        partition = record.partition
-        if partition is None:
-            by_key = hash_key(record.key) if record.key is not None else random.randrange(1 << 30)  # noqa: S311
-            partition = by_key % batches.partitions
+        partition = self._partition(record, batches)
         at_ms, batch = _timestamp(record), batches.batch(partition)
         needed = wire_bytes(record.key, record.value, record.headers)
         if batch.size + needed > batch.room:

@@ -32,12 +32,9 @@ class RowWriter:
         self.oid = oid
         self.columns = tuple(columns)
         self.key = tuple(each.name for each in columns if each.name in key)
-        self._parts = [
-            (b"," * (place > 0) + orjson.dumps(each.name) + b":", encoder(each.encoding))
-            for place, each in enumerate(columns)
-        ]
+        self._parts = [(orjson.dumps(each.name) + b":", encoder(each.encoding)) for each in columns]
         self._key_parts = [
-            (place, name.lstrip(b","), encode)
+            (place, name, encode)
             for place, (name, encode) in enumerate(self._parts)
             if columns[place].name in key
         ]
@@ -65,18 +62,19 @@ class RowWriter:
 
         A value that was not sent again is taken from `old`, where that is whole.
         """
-        members, missing = [], []
+        parts: list[bytes] = [b"{"]
+        missing, comma = [], b""
         for place, (name, encode) in enumerate(self._parts):
             value = row[place]
             if value is UNCHANGED and old is not None:
                 value = old[place]
-            if value is None:
-                members.append(name + b"null")
-            elif value is UNCHANGED:
+            if value is UNCHANGED:
                 missing.append(self.columns[place].name)
-            else:
-                members.append(name + self._encoded(place, encode, value))
-        return b"{" + b"".join(members).lstrip(b",") + b"}", tuple(missing)
+                continue
+            parts += (comma, name, b"null" if value is None else self._encoded(place, encode, value))
+            comma = b","
+        parts.append(b"}")
+        return b"".join(parts), tuple(missing)
 
     def _encoded(self, place: int, encode: Callable[[bytes], bytes], value: bytes) -> bytes:
         try:

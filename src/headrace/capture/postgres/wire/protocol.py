@@ -28,6 +28,7 @@ _EPOCH_2000_US = 946_684_800_000_000
 SSL_REQUEST = struct.pack("!ii", 8, 80877103)
 _HEAD = struct.Struct("!ci")
 _SHORT, _INT = struct.Struct("!h"), struct.Struct("!i")
+_LARGE_BYTES = 4 << 20
 MOST_BODY_BYTES = (1 << 30) + (1 << 20)  # the server's own limit of 1 GiB for a row, and what is around it
 
 
@@ -95,13 +96,23 @@ class Frames:
         if letter == but:
             return b"", b""
         self._at = end
-        return letter, bytes(memoryview(self._kept)[begin:end])
+        body = bytes(memoryview(self._kept)[begin:end])
+        self._let_go()
+        return letter, body
 
     def take(self, find_end: Callable[[bytearray, int], int]) -> bytes:
         """What is kept up to where `find_end` says, which gets all of it and where to begin."""
         begin = self._at
         self._at = find_end(self._kept, begin) if len(self._kept) > begin else begin
-        return bytes(memoryview(self._kept)[begin : self._at])
+        taken = bytes(memoryview(self._kept)[begin : self._at])
+        self._let_go()
+        return taken
+
+    def _let_go(self) -> None:
+        """Frees the memory of a large message that was taken."""
+        if self._at >= _LARGE_BYTES:
+            del self._kept[: self._at]
+            self._at = 0
 
     def take_all(self) -> bytearray:
         """Everything that is kept, whole messages or not; nothing is kept any longer."""
