@@ -1,6 +1,35 @@
 """A topic that was created is waited for until its broker lists it."""
 
-from headrace.client.topics.ensure import wait_listed
+from concurrent.futures import Future
+
+import pytest
+
+from headrace.client.topics.ensure import _create, wait_listed
+from headrace.errors import RetriableError
+
+
+class Broker:
+    """Creates what it is asked for, up to so many at a time; of more, nothing in time."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+
+    def create_topics(self, names, operation_timeout):
+        made = {each: Future() for each in names}
+        for each in made.values():
+            if len(names) <= self._most:
+                each.set_result(None)
+        return made
+
+
+def test_many_topics_are_created_a_few_at_a_time():
+    names = [f"t{number}" for number in range(1001)]
+    assert _create(Broker(most=50), names, timeout_s=60) == set(names)
+
+
+def test_a_topic_that_takes_too_long_is_tried_again_by_the_caller():
+    with pytest.raises(RetriableError, match="'t' was not created within 0 s"):
+        _create(Broker(most=0), ["t"], timeout_s=0)
 
 
 def test_what_was_created_is_waited_for_until_all_of_it_is_listed():
