@@ -6,19 +6,21 @@ import pytest
 from view_stores import COUNTS, MANY_TYPES, batch, changes_of, put, remove, row, same_bits, table, typed_rows
 
 from headrace.errors import ConfigError, FencedError, RetriableError
-from headrace.views import StagedChanges, ViewBatch, open_store
+from headrace.views import StagedChanges, ViewBatch, open_store, written_epoch
 
 pytestmark = pytest.mark.xdist_group("stores")  # one PostgreSQL serves them all
 
 
-@pytest.fixture(params=["parquet", "postgresql"])
+@pytest.fixture(params=["parquet", "parquet by URL", "postgresql"])
 def kind(request):
     return request.param
 
 
 @pytest.fixture
 def url(kind, request, tmp_path):
-    return f"parquet:///{tmp_path}/views" if kind == "parquet" else request.getfixturevalue("postgres").url()
+    if kind == "postgresql":
+        return request.getfixturevalue("postgres").url()
+    return f"parquet:///{tmp_path}/views" if kind == "parquet" else f"parquet+file://{tmp_path}/views"
 
 
 @pytest.fixture
@@ -43,7 +45,7 @@ def rows(store, view="counts"):
 
 def left_behind(store, url, kind):
     """Files and tables of parts that no batch has."""
-    if kind == "parquet":
+    if kind != "postgresql":
         folder = store._folder("counts")
         return folder.orphans(folder.manifest())
     with store._transaction() as session:
@@ -108,7 +110,7 @@ def test_what_attempts_that_failed_have_brought_is_removed_in_time(store, url, k
     store.apply("counts", ViewBatch("q", 0, staged=[staged(store, 0, put(row("a", 0, 1)))]))
     staged(store, 1, put(row("lost", 0, 2)))
     assert left_behind(store, url, kind)
-    if kind == "parquet":
+    if kind != "postgresql":
         store.prepare(COUNTS)  # listed as garbage, for readers of an older manifest
         assert store._folder("counts").manifest().garbage
     else:
@@ -130,6 +132,9 @@ def test_parts_that_are_gone_are_noticed_and_nothing_of_the_batch_is_applied(sto
     parts = [staged(store, 0, put(row("a", 0, 1))), staged(store, 0, put(row("b", 0, 2)))]
     if kind == "parquet":
         (store._folder("counts").path / parts[1].place["rows"]).unlink()
+        error, words = ConfigError, "share"
+    elif kind == "parquet by URL":
+        store._folder("counts").remove([parts[1].place["rows"]])
         error, words = ConfigError, "share"
     else:
         with store._transaction() as session:  # as a server does that comes back from a crash
@@ -155,7 +160,25 @@ def test_followers_read_the_changes_of_all_parts_in_one_sequence(store):
     assert found[-1].before["orders"] == 1 and found[-1].after["orders"] == 9
 
 
-@pytest.mark.parametrize("kind", ["parquet"], indirect=True)
+@pytest.mark.parametrize("kind", ["parquet by URL"], indirect=True)
+def test_a_run_that_was_replaced_writes_nothing_that_counts(url, store):
+    """Object stores fence nobody: what is written under a lower epoch is seen by no reader."""
+    newer = open_store(url, epoch=2)
+    older = store._folder("counts")
+    store.apply("counts", ViewBatch("q", 0, staged=[staged(store, 0, put(row("a", 0, 1)))]))
+    before = older.manifest()
+    newer.begin("counts", "q")
+    assert rows(newer) == [("a", 1)]
+    newer.apply("counts", ViewBatch("q", 1, staged=[staged(newer, 1, put(row("b", 0, 2)))]))
+    with pytest.raises(FencedError, match="is written by a newer run of its application"):
+        store.apply("counts", ViewBatch("q", 2, staged=[]))
+    older._objects.put(f"counts/manifests/{1:08}.{before.number + 100:012}", [before.dumps()])  # it was late
+    for reader in (store, newer, open_store(url)):
+        assert rows(reader) == [("a", 1), ("b", 2)] and reader.reflected("counts").batch_id == 1
+    assert written_epoch(url) == 2
+
+
+@pytest.mark.parametrize("kind", ["parquet", "parquet by URL"], indirect=True)
 def test_parts_of_one_batch_count_as_one_when_files_are_merged_and_the_merge_may_run_elsewhere(store):
     merges = []
 

@@ -26,6 +26,7 @@ from view_stores import (
 )
 
 from headrace.errors import FencedError, RequestError
+from headrace.testing.s3 import s3_server
 from headrace.views import (
     ChangeKind,
     Condition,
@@ -44,6 +45,8 @@ KINDS = [
     "sqlite",
     "postgresql",
     "parquet",
+    "parquet by URL",
+    pytest.param("parquet in S3", marks=pytest.mark.slow),
     "topic",
     pytest.param("topic, compacted, 3 partitions", marks=pytest.mark.slow),
     pytest.param("topic on Kafka", marks=[pytest.mark.kafka, pytest.mark.slow]),
@@ -61,6 +64,10 @@ def url_of(kind, request, tmp_path):
             return f"sqlite:///{tmp_path}/views.db"
         case "parquet":
             return f"parquet:///{tmp_path}/views"
+        case "parquet by URL":
+            return f"parquet+file://{tmp_path}/views"
+        case "parquet in S3":
+            return f"parquet+{request.getfixturevalue('bucket')}/{new_name('contract')}"
         case "topic":
             return topic_url(request, "our_log", "&partitions=2")
         case "topic, compacted, 3 partitions":
@@ -74,6 +81,12 @@ def url_of(kind, request, tmp_path):
 def topic_url(request, log, options):
     bootstrap = request.getfixturevalue(log).bootstrap_servers
     return f"topic://{new_name('contract')}.*?bootstrap={bootstrap}{options}"
+
+
+@pytest.fixture
+def bucket():
+    with s3_server() as url:
+        yield url
 
 
 @pytest.fixture(params=KINDS)

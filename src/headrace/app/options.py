@@ -34,6 +34,7 @@ class RunOptions:
     asks nobody. `conf` are settings of Spark. `rebuild` rebuilds all views, `rebuild_views`
     these only; with `compare` what differs from the old rows is shown first, and the new ones wait for a
     decision. `buckets` is the number of buckets that state is spread over; without it, that of before.
+    `from_snapshot` is the folder or URL of a snapshot to start from, where nothing has run yet.
     `http` is the address of the console, which is not started without one.
     `max_records_per_batch` and
     `max_bytes_per_batch` are those of the source, for every query; 0 means no limit. With a
@@ -58,6 +59,7 @@ class RunOptions:
     rebuild_views: tuple[str, ...] = ()
     compare: bool = False
     buckets: int | None = None
+    from_snapshot: str | None = None
     until_caught_up: bool = False
     trigger_ms: int = 0
     max_restarts: int = 5

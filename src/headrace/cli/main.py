@@ -26,6 +26,7 @@ from headrace.cli.commands import (
     hooks,
     produce,
     queues,
+    snapshot,
     tail,
     topics,
     trace,
@@ -82,6 +83,7 @@ app.command("demo")(demo.demo)
 app.command("run")(applications.run)
 app.command("plan")(applications.plan)
 app.command("state")(applications.state)
+app.command("snapshot")(snapshot.snapshot)
 app.command("verify")(applications.verify)
 app.command("why")(trace.why)
 app.command("affects")(trace.affects)

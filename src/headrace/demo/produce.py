@@ -26,7 +26,7 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from confluent_kafka import KafkaError, Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka import admin as kafka_admin
 
 from headrace.client import Connection, Identity, admin, producer
@@ -42,6 +42,13 @@ PARTITIONS = 2
 _SLICE_S = 0.05
 _MAX_SLICE = 2_000
 _FLUSH_S = 120
+_RETRY_S = 0.2
+# What brokers answer about a partition that not all of them know yet.
+_JUST_CREATED = (
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+)
 
 
 class Acknowledged:
@@ -101,8 +108,16 @@ def _last_time(connection: Connection) -> datetime:
     timeout_s = connection.retry_timeout_ms / 1000
     known = client.list_topics(timeout=timeout_s).topics
     partitions = [TopicPartition(topic, each) for topic in TOPICS for each in known[topic].partitions]
-    found = client.list_offsets({each: _kafka.OffsetSpec.max_timestamp() for each in partitions})
-    newest = max(each.result(timeout_s).timestamp for each in found.values())
+    deadline = time.monotonic() + timeout_s
+    while True:
+        found = client.list_offsets({each: _kafka.OffsetSpec.max_timestamp() for each in partitions})
+        try:
+            newest = max(each.result(timeout_s).timestamp for each in found.values())
+            break
+        except KafkaException as error:
+            if error.args[0].code() not in _JUST_CREATED or time.monotonic() > deadline:
+                raise
+            time.sleep(_RETRY_S)
     return datetime.fromtimestamp(max(newest, 0) / 1000, UTC)
 
 

@@ -82,6 +82,14 @@ class ArrowObjects:
         names = [each.removeprefix(self._path).lstrip("/") for each in found]
         return sorted(name for name in names if not name.rpartition("/")[2].startswith("."))
 
+    def missing(self, names: Sequence[str]) -> list[str]:
+        """Those of these objects that are not there."""
+        if not names:
+            return []
+        with self._explained("found", names[0]):
+            found = self._system.get_file_info([self._at(name) for name in names])
+        return [name for name, each in zip(names, found, strict=True) if not each.is_file]
+
     def remove(self, names: Iterable[str]) -> None:
         for name in names:
             with self._explained("removed", name):

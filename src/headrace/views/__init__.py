@@ -18,7 +18,7 @@ from headrace.views.conditions import parse_condition, parse_order
 from headrace.views.formats import csv_line, dumps, from_json, rows_to_csv, rows_to_json, to_json
 from headrace.views.ledger import Reflected
 from headrace.views.misfits import LimitedStore, without_misfits
-from headrace.views.open import open_store, require_store_url, topic_of_view
+from headrace.views.open import open_store, require_store_url, topic_of_view, written_epoch
 from headrace.views.schema import ViewSchema
 from headrace.views.selection import Condition, Order, Selection, select
 from headrace.views.store import Snapshot, Stager, StagingStore, ViewStore
@@ -57,4 +57,5 @@ __all__ = [
     "to_json",
     "topic_of_view",
     "without_misfits",
+    "written_epoch",
 ]

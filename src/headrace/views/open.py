@@ -2,17 +2,18 @@
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from headrace.client.connect import Connection
 from headrace.errors import ConfigError
 from headrace.views.store import ViewStore
 
-__all__ = ["open_store", "require_store_url", "topic_of_view"]
+__all__ = ["open_store", "require_store_url", "topic_of_view", "written_epoch"]
 
 FORMS = (
-    "sqlite:///path/to/file.db, postgresql://user@host/database, parquet:///path/to/folder, topic://name, "
-    "memory://name"
+    "sqlite:///path/to/file.db, postgresql://user@host/database, parquet:///path/to/folder, "
+    "parquet+s3://bucket/folder, topic://name, memory://name"
 )
 
 
@@ -22,24 +23,35 @@ def open_store(
     bootstrap: str | None = None,
     connection: Connection | None = None,
     dead_letters: str | None = None,
+    epoch: int = 0,
 ) -> ViewStore:
     """The store that a URL names; raises ConfigError if there is no such kind or it cannot be opened.
 
     `sqlite:///relative.db` and `sqlite:////absolute.db` are files, and `parquet:///folder`
-    is a folder. `postgresql://…` is what libpq takes, or has `password=env:NAME` or
-    `file:PATH`, which is read by each process that connects.
+    is a folder, `parquet+s3://bucket/folder` (or `+gs`, `+abfs`, `+hdfs`, `+file`) one in an object store,
+    where `epoch` tells the run that writes from those before it. `postgresql://…` is what libpq takes, or
+    has `password=env:NAME` or `file:PATH`, which is read by each process that connects.
     `topic://name` is a topic, `topic://prefix*` one for each view, on the log that
     `bootstrap` or `connection` names, unless the URL does (`?bootstrap=host:port`, without
     login; also `partitions=3`, `compacted=true`). `memory://name` is shared by everything in
     this process that opens that name. `dead_letters` is the topic for rows that a topic does
     not take.
     """
-    return _opener(url, bootstrap, connection, dead_letters)()
+    return _opener(url, bootstrap, connection, dead_letters, epoch)()
 
 
 def require_store_url(url: str) -> None:
     """Raises ConfigError if this is not the URL of a store; opens nothing."""
     _opener(url, None, None, None)
+
+
+def written_epoch(url: str) -> int:
+    """The highest epoch under which anything was written to this store; 0 if it knows of none."""
+    if not url.startswith("parquet+"):
+        return 0
+    from headrace.views.parquet.store import ParquetUrl
+
+    return ParquetUrl(url.removeprefix("parquet+")).highest_epoch()
 
 
 def topic_of_view(url: str, view: str) -> tuple[str | None, str] | None:
@@ -54,7 +66,11 @@ def topic_of_view(url: str, view: str) -> tuple[str | None, str] | None:
 
 
 def _opener(
-    url: str, bootstrap: str | None, connection: Connection | None, dead_letters: str | None
+    url: str,
+    bootstrap: str | None,
+    connection: Connection | None,
+    dead_letters: str | None,
+    epoch: int = 0,
 ) -> Callable[[], ViewStore]:
     scheme, _, rest = url.partition("://")
     match scheme:
@@ -65,9 +81,15 @@ def _opener(
         case "postgresql" | "postgres":
             return partial(_postgres(), url)
         case "parquet":
-            from headrace.views.parquet.store import ParquetStore
+            from headrace.views.parquet.store import ParquetFolder, ParquetStore
 
-            return partial(ParquetStore, _path(url, rest))
+            folder = Path(_path(url, rest))
+            return lambda: ParquetStore(ParquetFolder(folder))
+        case _ if scheme.startswith("parquet+"):
+            from headrace.views.parquet.store import ParquetStore, ParquetUrl
+
+            at_url = ParquetUrl(url.removeprefix("parquet+"), epoch)
+            return partial(ParquetStore, at_url)
         case "topic":
             return _topic(url, bootstrap, connection, dead_letters)
         case "memory":

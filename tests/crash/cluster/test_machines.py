@@ -12,12 +12,13 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 import psycopg
 import pytest
+from pyarrow import fs
 from tests.crash.cluster import recomputation
 from tests.crash.cluster.drivers import HEADRACE, TIMEOUT_S, Driver, Traffic, committed, wait_until
 from tests.integration.app.standalone import StandaloneCluster
@@ -29,7 +30,7 @@ from headrace.testing.kafka import KafkaCluster
 from headrace.testing.machines import Machines
 from headrace.testing.maven import PeerUnavailable
 from headrace.testing.postgres_process import PASSWORD, USER, PostgresProcess
-from headrace.testing.s3 import s3_process
+from headrace.testing.s3 import S3_ENVIRONMENT, s3_process
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(3000), pytest.mark.xdist_group("machines")]
 
@@ -40,6 +41,9 @@ CUSTOMERS = """customers = app.table(
     "shop.customers", key="customer_id", schema="customer_id string, tier string, city string"
 )
 """
+FENCED = 4
+MINUTES = float(os.environ.get("HEADRACE_CLUSTER_MINUTES", "0"))  # so long, at a steady rate
+EVERY_S = 120 if MINUTES else 0  # from one kill to the next
 HOOKS = {
     "SHOP_WEBHOOK_URL": "http://127.0.0.1:9/nobody",
     "SHOP_WEBHOOK_SECRET": "whsec_bm90IGEgc2VjcmV0IGF0IGFsbA==",
@@ -102,6 +106,15 @@ class Site:
             process = self.machines[machine].popen(command, self.environment(), out)
             code = process.wait(TIMEOUT_S)
             return code, (self.folder / "command").read_text()
+
+    def kept(self):
+        """How much is at the URL: it must not grow with time."""
+        key, secret, region = (self.env[each] for each in S3_ENVIRONMENT[1:])
+        endpoint = self.env[S3_ENVIRONMENT[0]]
+        system = fs.S3FileSystem(access_key=key, secret_key=secret, region=region, endpoint_override=endpoint)
+        below = fs.FileSelector("bucket/shop", recursive=True, allow_not_found=True)
+        found = [each for each in system.get_file_info(below) if each.is_file]
+        return f"{len(found)} objects, {sum(each.size for each in found):,} bytes at the URL"
 
     def psql(self, query):
         with psycopg.connect(f"host=127.0.0.1 port={self.postgres.port} user=postgres") as connection:
@@ -185,13 +198,80 @@ def kill_an_executor(run, chance):
     os.kill(chance.choice(run.executors("w1", "w2")), signal.SIGKILL)
 
 
+def kill_a_worker(run, chance):
+    """With its executors, as a machine that loses its power does; it comes back a while later."""
+    name = chance.choice(("w1", "w2"))
+    for pid in run.site.machines[name].pids("spark"):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    run.go_on()
+    run.site.start_worker(name)
+
+
+def cut_off_a_worker(run, chance):
+    """Its executors go on, and reach nobody; whatever they still do must not count."""
+    name = chance.choice(("w1", "w2"))
+    run.site.machines[name].cut()
+    try:
+        run.go_on()
+    finally:
+        run.site.machines[name].heal()
+    if run.site.workers[name].poll() is not None:  # Spark's worker gives up when its master is away
+        run.site.start_worker(name)
+
+
+def kill_a_broker(run, chance):
+    node = chance.choice(run.site.kafka.nodes)
+    run.site.kafka.kill(node)
+    run.go_on()
+    run.site.kafka.restart(node)
+    run.site.kafka.wait_in_sync()
+
+
 def move_the_driver(run, chance):
     """Kills it, and starts another on the other machine."""
     run.driver.kill()
     run.start().wait_for_records(1)
 
 
+def replace_a_driver_that_stands_still(run, chance):
+    """Another takes over while it is suspended; when it wakes up, it sees that, and ends."""
+    before = run.driver
+    before.signal(signal.SIGSTOP)
+    try:
+        run.start().wait_for_records(1)
+    finally:
+        before.signal(signal.SIGCONT)
+    assert before.wait() == FENCED, before.said
+
+
+def replace_a_driver_that_is_cut_off(run, chance):
+    """Another takes over while it reaches nobody and believes that it is the owner."""
+    before, machine = run.driver, run.site.machines[run.machine]
+    machine.cut()
+    try:
+        run.start().wait_for_records(1)
+    finally:
+        machine.heal()
+    assert before.wait() == FENCED, before.said
+
+
 KILLS = (kill_an_executor, move_the_driver)
+if os.environ.get("HEADRACE_CLUSTER_KILLS") == "all":
+    KILLS += (
+        kill_a_worker,
+        cut_off_a_worker,
+        kill_a_broker,
+        replace_a_driver_that_stands_still,
+        replace_a_driver_that_is_cut_off,
+    )
+
+
+def drawn(chance):
+    """All of them in some order; then, for as many minutes as are asked for, any of them."""
+    yield from chance.sample(KILLS, len(KILLS))
+    while True:
+        yield chance.choice(KILLS)
 
 
 @pytest.mark.slow
@@ -206,10 +286,13 @@ def test_the_shop_survives_kills_and_moves_between_machines(site):
         )
         traffic = stack.enter_context(traffic_of_the_shop(site, seed))
         run.start().wait_for_records(500)
-        for kill in chance.sample(KILLS, len(KILLS)):
-            print(f"{time.monotonic() - began:.0f} s: {kill.__name__}", flush=True)
+        for number, kill in enumerate(drawn(chance)):
+            if number >= len(KILLS) and time.monotonic() - began > 60 * MINUTES:
+                break
+            print(f"{time.monotonic() - began:.0f} s: {kill.__name__}; {site.kept()}", flush=True)
             kill(run, chance)
             run.go_on()
+            time.sleep(max(0.0, EVERY_S * (number + 1) - (time.monotonic() - began)))
         moves.close()
         traffic.stdin.close()
         assert traffic.wait(TIMEOUT_S) == 0

@@ -13,6 +13,8 @@ from flow_application import AROUND, INSIDE, TOPICS, VIEWS, WORKER_POINTS
 from flow_campaign import FlowTraffic, check_flows
 from stream_campaign import Life, log_ends, outlived
 
+from headrace.crash_points import TASK_POINTS
+
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("stores")]
 
 AT_RANDOM = ("driver", "worker", "broker")
@@ -20,9 +22,9 @@ AT_STEPS = (*AROUND, *INSIDE, *WORKER_POINTS, *(f"worker at {step}" for step in 
 PARTS = 8
 
 
-def survive(tmp_path, stores, kills, seed):
+def survive(tmp_path, stores, kills, seed, sinks="driver"):
     def begin():
-        return Life(tmp_path / "data", stores, "flow_application")
+        return Life(tmp_path / "data", stores, "flow_application", sinks=sinks)
 
     with outlived(begin, FlowTraffic(seed), kills, seed) as (life, log):
         print(check_flows(log, life.prove(log_ends(log, TOPICS)), set(VIEWS)))
@@ -32,6 +34,18 @@ def survive(tmp_path, stores, kills, seed):
 def test_views_of_joins_and_tables_are_whole_after_kills_of_a_worker_and_the_driver(stores, tmp_path):
     """The worker's at one of its steps; the long form has every step, and the broker."""
     survive(tmp_path, stores, ["worker at state renamed", "driver"], seed=1)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_views_of_joins_and_tables_are_whole_where_tasks_write_and_are_killed_at_each_step_of_it(
+    stores, tmp_path
+):
+    """A task's worker alone, and together with the driver; and the commits of what tasks have brought."""
+    workers = [f"worker at {step}" for step in TASK_POINTS]
+    inside = ("priced: rows written", "priced: committed", "owned: ledger written", "owned: committed")
+    kills = [*workers, "broker", *(f"task: {step}" for step in TASK_POINTS), *inside, "worker", "driver"]
+    survive(tmp_path, stores, kills, seed=3, sinks="executors")
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.property.examples import examples
 from tests.property.streams.joins.histories import parts
 
-from headrace.app.query.sinks.graph_sink import weighted_changes
+from headrace.app.query.sinks.graph_batch import weighted_changes
 from headrace.errors import RequestError
 from headrace.streams import NO_WATERMARK
 from headrace.streams.operators import WEIGHT, TableHistory

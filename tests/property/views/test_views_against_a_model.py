@@ -8,7 +8,7 @@ from tests.property.examples import examples
 from headrace.views import ChangeKind, ViewBatch, ViewSchema
 from headrace.views.formats import dumps, from_json, to_json
 from headrace.views.memory import MemoryStore
-from headrace.views.parquet.store import ParquetStore
+from headrace.views.parquet.store import ParquetFolder, ParquetStore
 from headrace.views.sql.sqlite import SqliteStore
 from headrace.views.topic.changelog_records import LedgerRecord, change_records, ledger_records
 from headrace.views.topic.changelog_rows import ChangelogRows
@@ -82,7 +82,7 @@ def test_sqlite(tmp_path_factory, given_batches):
 @settings(max_examples=examples(12))
 @given(batches)
 def test_parquet(tmp_path_factory, given_batches):
-    check(ParquetStore(tmp_path_factory.mktemp("v"), grace_ms=0), given_batches)
+    check(ParquetStore(ParquetFolder(tmp_path_factory.mktemp("v")), grace_ms=0), given_batches)
 
 
 @given(batches, st.booleans(), st.data())

@@ -10,6 +10,7 @@ from headrace.app.query.checkpoint import (
     FORMAT,
     Manifest,
     SideProgress,
+    Spread,
     beginning,
     build_of,
     describe_graph,
@@ -47,6 +48,7 @@ def ready_graphs(
     buckets: int | None = None,
     new_buckets: int = BUCKETS,
     say: Callable[[str], None] = lambda _: None,
+    spread: Spread | None = None,
 ) -> dict[str, Manifest]:
     """The manifest of each dataflow, by view; those of views that are gone are removed.
 
@@ -83,7 +85,9 @@ def ready_graphs(
             (progress or {}).get(each.name),
             buckets or new_buckets,
         )
-        ready[name] = with_buckets(graph_folder(data, name), manifest, state_of_graph(each), buckets, say)
+        ready[name] = with_buckets(
+            graph_folder(data, name), manifest, state_of_graph(each), buckets, say, spread
+        )
     return ready
 
 

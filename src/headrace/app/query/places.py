@@ -3,12 +3,18 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["graph_folder", "of_topic", "place"]
+__all__ = ["graph_folder", "of_topic", "place", "stage_folder"]
 
 
 def graph_folder(data: Path, view: str) -> Path:
     """Where the query of one dataflow keeps its manifest and its checkpoint."""
     return data / "dataflows" / view
+
+
+def stage_folder(folder: Path, stage: int) -> Path:
+    """Where the state of a stage is, in the folder of its query."""
+    checkpoint = folder / "checkpoint"
+    return checkpoint / "buckets" if folder.parent.name == "queries" else checkpoint / "stages" / str(stage)
 
 
 def place(topic: str, partition: int) -> str:

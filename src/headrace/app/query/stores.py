@@ -77,11 +77,13 @@ def open_stores(
     graph_specs: Mapping[str, Mapping[str, StreamSpec]],
     ending: contextlib.ExitStack,
     say: Callable[[str], None],
+    *,
+    epoch: int = 0,
 ) -> OpenedStores:
     """The stores, ready for the next batch of each view's query, whose id is given by view.
 
     `specs` are the streams as their queries read them, and `graph_specs` the topics of each dataflow,
-    by view.
+    by view. `epoch` is that of this run.
 
     Stores of one URL are opened once. A view that shows what another query made, before
     a rebuild, is built out of sight. Raises ConfigError if a store lost what was done.
@@ -93,7 +95,8 @@ def open_stores(
         if url is None:
             continue
         if url not in opened:
-            opened[url] = open_store(url, connection=connection, dead_letters=dead_topic(plan.app.name))
+            letters = dead_topic(plan.app.name)
+            opened[url] = open_store(url, connection=connection, dead_letters=letters, epoch=epoch)
             ending.callback(opened[url].close)
         stores[view.view.name] = opened[url]
         _begin(opened[url], view, query_ids[view.view.name])
@@ -224,6 +227,6 @@ def _require_batches(found: Reflected, view: str, query_id: str, folder: Path) -
     if shown < done:
         raise ConfigError(
             f"view {view!r} shows batch {shown} of its query, which has done {done}: its store was emptied, "
-            "replaced, or taken by another application. Run it with --rebuild to rebuild all views from "
-            "the log"
+            "replaced, left behind, or taken by another application. Run it with --rebuild to rebuild all "
+            "views from the log"
         )

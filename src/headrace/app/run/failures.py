@@ -8,7 +8,7 @@ the name of an error of ours, which stands for its class, and for the sentence t
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -16,6 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace import errors
 from headrace.app.diagnostics.places import Place, is_users
+from headrace.app.run.resting import QueryRest
 from headrace.errors import (
     ConfigError,
     CorruptionError,
@@ -70,6 +71,9 @@ class QueryStart:
 
     start: Callable[[], StreamingQuery]
     sink: NotedSink
+    rest: QueryRest = field(default_factory=QueryRest)
+    buckets: int = 0
+    tasks: int = 0
 
     def __call__(self) -> StreamingQuery:
         self.sink.raised = None

@@ -17,7 +17,9 @@ from headrace.app.plan.planner import AppPlan, PlannedFrame, PlannedStream
 from headrace.app.plan.topology import row_topics
 from headrace.app.query.checkpoint import (
     Manifest,
+    QueryState,
     SideProgress,
+    Spread,
     UrlCheckpoints,
     buckets_for,
     fence_slots,
@@ -32,17 +34,21 @@ from headrace.app.query.places import graph_folder
 from headrace.app.query.sinks import (
     BatchOutput,
     BatchRecords,
+    GraphRecords,
     GraphSink,
+    GraphTaskSink,
     SlotRecords,
     StagedView,
     StreamSink,
     TaskSink,
     ViewWriter,
     staged_views,
+    stager_of,
 )
-from headrace.app.query.stores import OpenedStores, open_stores
+from headrace.app.query.stores import OpenedStores, open_stores, store_urls
 from headrace.app.run.failures import NotedSink, QueryStart
 from headrace.app.run.ownership import Ownership
+from headrace.app.run.resting import QueryRest
 from headrace.app.status.batch_report import BatchReport
 from headrace.client import LARGE_RECORD_CONFIGS, Connection
 from headrace.client.topics import TopicSettings
@@ -50,10 +56,10 @@ from headrace.client.write import RecordSink
 from headrace.errors import ConfigError
 from headrace.streams import StreamSpec
 from headrace.streams.dataflow import GraphQuery, start_graph
-from headrace.streams.engine import CheckpointRecords, StreamQuery, start_stream
+from headrace.streams.engine import BatchGate, CheckpointRecords, StreamQuery, start_stream
 from headrace.streams.feed import FeedOptions, GroupProgress
-from headrace.streams.spark import is_local
-from headrace.views import LimitedStore, StagingStore
+from headrace.streams.spark import is_local, shuffle_partitions
+from headrace.views import LimitedStore, StagingStore, written_epoch
 
 __all__ = ["Launched", "Launcher"]
 
@@ -109,27 +115,43 @@ class Launcher:
         _require_dataflows(plan, rebuild_views)
         at_url = self.checkpoints
         is_first = not self.ownership.has_claimed
-        wanted = None if rebuild else options.buckets
         if at_url is not None and is_first:
-            at_url.pull(wanted)
-        manifests, frames, graphs = self._ready(rebuild, rebuild_views, progress)
+            at_url.pull()
+        spread = None if at_url is None else _as_it_is
+        manifests, frames, graphs = self._ready(rebuild, rebuild_views, progress, spread)
         self._claim()
-        if at_url is not None and is_first:  # once more, for what the run before this one has written last
-            at_url.pull(wanted)
-            manifests, frames, graphs = self._ready(rebuild, rebuild_views, progress)
+        if at_url is not None:
+            at_url.claimed(self.ownership.owner.epoch)
+            if is_first:  # once more, for what the run before this one has written last
+                at_url.pull()
+                manifests, frames, graphs = self._ready(rebuild, rebuild_views, progress, at_url.spread)
         manifests = {
             name: with_slots(each, options.query_folder(name), self._wanted_slots(), self.say)
             for name, each in manifests.items()
         }
+        graphs = {
+            name: with_slots(each, graph_folder(options.data, name), self._wanted_slots(), self.say)
+            for name, each in graphs.items()
+        }
         if at_url is not None:
             folders = [options.query_folder(name) for name in manifests]
             folders += [graph_folder(options.data, name) for name in graphs]
-            at_url.publish(folders, self.ownership.owner.epoch)
+            at_url.publish(folders)
         ids = {view.view.name: manifests[each.name].query_id for each in plan.streams for view in each.views}
         ids |= {name: manifest.query_id for name, manifest in (*frames.items(), *graphs.items())}
         specs = {each.name: manifests[each.name].spec(each.stream.spec) for each in plan.streams}
         graph_specs = {each.view.name: specs_of(each, graphs[each.view.name]) for each in plan.graphs}
-        opened = open_stores(plan, options, self.connection, ids, specs, graph_specs, cleanup, self.say)
+        opened = open_stores(
+            plan,
+            options,
+            self.connection,
+            ids,
+            specs,
+            graph_specs,
+            cleanup,
+            self.say,
+            epoch=self.ownership.owner.epoch,
+        )
         starter = _Starter(
             self.spark,
             plan.app.name,
@@ -165,7 +187,11 @@ class Launcher:
         return int(self.spark.sparkContext.defaultParallelism) if writes else 0
 
     def _ready(
-        self, rebuild: bool, rebuild_views: Collection[str], progress: Mapping[str, SideProgress] | None
+        self,
+        rebuild: bool,
+        rebuild_views: Collection[str],
+        progress: Mapping[str, SideProgress] | None,
+        spread: Spread | None,
     ) -> tuple[dict[str, Manifest], dict[str, Manifest], dict[str, Manifest]]:
         """The manifests of streams, frames and dataflows, held against the checkpoints that there are."""
         plan, options = self.plan, self.options
@@ -178,6 +204,7 @@ class Launcher:
             progress=progress,
             new_buckets=new_buckets,
             say=self.say,
+            spread=spread,
         )
         frames = ready_frames(plan, options.data, rebuild=rebuild)
         graphs = ready_graphs(
@@ -190,18 +217,30 @@ class Launcher:
             buckets=options.buckets,
             new_buckets=new_buckets,
             say=self.say,
+            spread=spread,
         )
         return manifests, frames, graphs
 
+    def _highest_epoch(self) -> int:
+        """That of the last run which has put anything into an object store."""
+        stores = set(store_urls(self.plan, self.options.data).values())
+        found = [written_epoch(each) for each in stores]
+        return max([*found, 0 if self.checkpoints is None else self.checkpoints.highest_epoch()])
+
     def _claim(self) -> None:
         """Only once the checkpoints are known to fit: a start that is refused must not stop another run."""
-        at_url = self.checkpoints
-        before = self.ownership.claim() if at_url is None else self.ownership.claim(at_url.highest_epoch)
+        before = self.ownership.claim(self._highest_epoch)
         if before is not None:
             self.say(
                 f"{self.plan.app.name} was last run in {before}: this run takes over, "
                 "and that one stops if it is still running"
             )
+
+
+def _as_it_is(folder: Path, manifest: Manifest, state: QueryState, buckets: int) -> Manifest:
+    """Before this run owns the application, it may not spread state that is not its own."""
+    del folder, state, buckets
+    return manifest
 
 
 def _require_dataflows(plan: AppPlan, views: Collection[str]) -> None:
@@ -253,7 +292,9 @@ class _Starter:
         )
         noted = NotedSink(sink)
         kept = self._kept(self.options.query_folder(planned.name), manifest)
-        return QueryStart(partial(self._start, planned, manifest, noted, kept), noted)
+        rest = QueryRest.of(self.options.query_folder(planned.name), kept)
+        start = partial(self._start, planned, manifest, noted, kept, rest.gate)
+        return QueryStart(start, noted, rest, manifest.buckets, self._tasks_of(manifest))
 
     def prepare_frame(self, planned: PlannedFrame, manifest: Manifest) -> QueryStart:
         """The same for a plain DataFrame."""
@@ -278,7 +319,9 @@ class _Starter:
     def prepare_graph(self, planned: PlannedGraph, manifest: Manifest) -> QueryStart:
         """The same for a dataflow."""
         folder = graph_folder(self.options.data, planned.view.name)
-        records = self._records(f"{self.app_name}.{planned.view.name}.dataflow", manifest, folder)
+        name = _dataflow_sink_name(self.app_name, planned)
+        records = self._records(name, manifest, folder)
+        fence_slots(name, self.connection)
         progress = GraphProgress(planned, manifest.query_id, self.connection)
         self.cleanup.callback(progress.close)
         sink = GraphSink(
@@ -294,7 +337,13 @@ class _Starter:
         )
         noted = NotedSink(sink)
         kept = self._kept(folder, manifest)
-        return QueryStart(partial(self._start_graph, planned, manifest, noted, kept), noted)
+        rest = QueryRest.of(folder, kept)
+        start = partial(self._start_graph, planned, manifest, noted, kept, rest.gate)
+        return QueryStart(start, noted, rest, manifest.buckets, self._tasks_of(manifest))
+
+    def _tasks_of(self, manifest: Manifest) -> int:
+        """How many tasks work on the state of a query at a time."""
+        return min(manifest.buckets, manifest.slots or self.tasks or shuffle_partitions(self.spark))
 
     def _kept(self, folder: Path, manifest: Manifest) -> CheckpointRecords | None:
         """Where what the query's batches are made from is kept, if not in the folder."""
@@ -344,6 +393,27 @@ class _Starter:
             views=self._staged_views(planned) if self.tasks_write else {},
         )
 
+    def _graph_task_sink(self, planned: PlannedGraph, manifest: Manifest) -> tuple[GraphTaskSink, int] | None:
+        """The same for a dataflow, with the number of its slots."""
+        if not manifest.slots:
+            return None
+        writer = self.stores[planned.view.name]
+        if isinstance(writer, StagingStore):
+            writer.work_by(partial(_in_a_task, self.spark))
+        sink = GraphTaskSink(
+            made=GraphRecords.of(self.app_name, planned, manifest.query_id, manifest.side_offsets),
+            records=SlotRecords(
+                connection=self.connection,
+                name=_dataflow_sink_name(self.app_name, planned),
+                query_id=manifest.query_id,
+                topics=self._side_topics(),
+                require_owner=self.ownership.check,
+            ),
+            schema=planned.schema,
+            stager=stager_of(writer, planned.schema) if self.tasks_write else None,
+        )
+        return sink, manifest.slots
+
     def _staged_views(self, planned: PlannedStream) -> dict[int, StagedView]:
         for each in planned.views:
             store = self.stores.get(each.view.name)
@@ -352,12 +422,22 @@ class _Starter:
         return staged_views(planned, self.stores)
 
     def _start_graph(
-        self, planned: PlannedGraph, manifest: Manifest, sink: NotedSink, kept: CheckpointRecords | None
+        self,
+        planned: PlannedGraph,
+        manifest: Manifest,
+        sink: NotedSink,
+        kept: CheckpointRecords | None,
+        gate: BatchGate,
     ) -> StreamingQuery:
         specs = specs_of(planned, manifest)
         sources = tuple(replace(each, spec=specs[each.spec.topic]) for each in planned.graph.sources)
         query = GraphQuery(
-            graph=replace(planned.graph, sources=sources, buckets=manifest.buckets),
+            graph=replace(
+                planned.graph,
+                sources=sources,
+                buckets=manifest.buckets,
+                view_keys=planned.schema.key if manifest.slots else (),
+            ),
             steps=planned.steps,
             options=self._feed_options(),
         )
@@ -370,8 +450,10 @@ class _Starter:
             trigger_ms=self.options.trigger_ms,
             until_caught_up=self.options.until_caught_up,
             spill_bytes=self.options.spill_bytes,
-            tasks=self.tasks,
+            tasks=self._tasks_of(manifest),
+            task_sink=self._graph_task_sink(planned, manifest),
             records=kept,
+            gate=gate,
         )
 
     def _feed_options(self) -> FeedOptions:
@@ -382,7 +464,12 @@ class _Starter:
         )
 
     def _start(
-        self, planned: PlannedStream, manifest: Manifest, sink: NotedSink, kept: CheckpointRecords | None
+        self,
+        planned: PlannedStream,
+        manifest: Manifest,
+        sink: NotedSink,
+        kept: CheckpointRecords | None,
+        gate: BatchGate,
     ) -> StreamingQuery:
         query = StreamQuery(
             plan=planned.plan(manifest.buckets, manifest.spec(planned.stream.spec)),
@@ -398,10 +485,16 @@ class _Starter:
             trigger_ms=self.options.trigger_ms,
             until_caught_up=self.options.until_caught_up,
             spill_bytes=self.options.spill_bytes,
-            tasks=manifest.slots or self.tasks,
+            tasks=self._tasks_of(manifest),
             task_sink=self._task_sink(planned, manifest),
             records=kept,
+            gate=gate,
         )
+
+
+def _dataflow_sink_name(app: str, planned: PlannedGraph) -> str:
+    """Under which the query of a dataflow writes its records."""
+    return f"{app}.{planned.view.name}.dataflow"
 
 
 def _in_a_task(spark: SparkSession, work: Callable[[], Any]) -> Any:

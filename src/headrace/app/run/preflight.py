@@ -95,6 +95,12 @@ def refuse_unsupported(options: RunOptions, spark: SparkSession | None = None) -
                 f"--data {options.url} is a URL, but the embedded log keeps its files on this machine; start "
                 "a log (headrace broker) and pass it as --bootstrap"
             )
+    if options.from_snapshot is not None and (options.rebuild or not options.bootstrap):
+        raise ConfigError(
+            "a snapshot is continued, and not rebuilt; omit --rebuild or --from"
+            if options.rebuild
+            else "a snapshot goes on with the log that it was taken on; pass that as --bootstrap"
+        )
     if is_local(master):
         return
     if not options.bootstrap and not str(master).startswith("local-cluster["):

@@ -44,7 +44,7 @@ from headrace.app.query.checkpoint import (
     side_progress,
 )
 from headrace.app.query.graphs import graph_target, positions_of
-from headrace.app.query.places import graph_folder
+from headrace.app.query.places import graph_folder, stage_folder
 from headrace.app.query.sinks import ignore
 from headrace.app.query.stores import store_urls
 from headrace.app.run.alert_monitor import AlertMonitor
@@ -54,12 +54,16 @@ from headrace.app.run.input_topics import create_app_topics, tables_losing_rows
 from headrace.app.run.launcher import Launched, Launcher
 from headrace.app.run.ownership import Ownership
 from headrace.app.run.preflight import refuse_unsupported
-from headrace.app.run.spark import start_spark
+from headrace.app.run.resting import QueryRest, bring_to_rest
+from headrace.app.run.spark import cluster_status, start_spark
+from headrace.app.snapshot import restore_snapshot
 from headrace.app.status.batch_report import BatchReport
 from headrace.app.status.description import write_description
 from headrace.app.status.lock import locked
 from headrace.app.status.published import Publisher
+from headrace.app.status.state import write_held
 from headrace.app.status.status import FAILED, REBUILDING, RESTARTING, Rebuild, StatusFile, after_rebuild
+from headrace.app.status.stop_request import forget_request, is_requested
 from headrace.client import Connection
 from headrace.errors import FencedError, RequestError, RetriableError
 from headrace.sourcing import create_entity_topics
@@ -72,6 +76,7 @@ __all__ = ["Running", "RunningQuery", "running"]
 _WATCH_S = 0.2
 _PROGRESS_S = 1.0
 _OWNERSHIP_S = 1.0
+_CLUSTER_S = 3.0
 _LONGEST_PAUSE_S = 60.0
 _RECOVERED_S = 60.0  # a query that cannot reach its log fails sooner than that
 
@@ -84,6 +89,7 @@ class RunningQuery:
     start: Callable[[], StreamingQuery]
     spark_query: StreamingQuery
     raised: Callable[[], Exception | None] = lambda: None  # by its sink, since it was last started
+    rest: QueryRest = field(default_factory=QueryRest)
     restarts: int = 0
     tries: int = 0
     restart_at: float | None = None
@@ -157,6 +163,7 @@ class Running:
     _rebuild_requested: threading.Event = field(default_factory=threading.Event)
     _progress_at: float = 0.0
     _ownership_at: float = 0.0
+    _cluster_at: float = 0.0
 
     @property
     def stores(self) -> Mapping[str, ViewStore]:
@@ -175,21 +182,27 @@ class Running:
         checkpoint, unless that cannot help: then RequestError says why. An outage of the log or
         of a store is waited for, however long it takes, unless the run is to end once it has
         caught up. A rebuild that was requested begins here. Raises FencedError when a newer run
-        of the same application has taken over.
+        of the same application has taken over. False also when it was asked to come to rest.
         """
         deadline = None if seconds is None else time.monotonic() + seconds
         while not self._stopping.wait(_WATCH_S):
             self._check_processes()
             self._check_ownership()
             self._run_commands()
+            if is_requested(self.options.data):
+                self._come_to_rest()
+                return False
             if self._rebuild_requested.is_set():
                 self._rebuild()
             if not [query for query in self.queries.values() if self._is_alive(query)]:
                 if self._resume_second_stages():
                     continue
                 self._show_builds()
+                for query in self.queries.values():
+                    query.rest.settle()
                 return True
             self._note_progress()
+            self._note_cluster()
             if deadline is not None and time.monotonic() >= deadline:
                 return False
         return False
@@ -226,7 +239,8 @@ class Running:
         for name, start in launched.starts.items():
             if self.options.until_caught_up:
                 self.catch_up.begin(name)
-            query = RunningQuery(name, start, start(), start.raised)
+            query = RunningQuery(name, start, start(), start.raised, start.rest)
+            self.status_file.query(name, buckets=start.buckets, tasks=start.tasks)
             self._cleanup.callback(query.stop)
             self.queries[name] = query
 
@@ -319,6 +333,27 @@ class Running:
         if alerts != self.status_file.status.alerts:
             self.status_file.note(lambda status, at: replace(status, updated_at=at, alerts=alerts))
 
+    def _note_cluster(self) -> None:
+        """Notes what executors there are, and what they keep at a URL, every few seconds."""
+        now = time.monotonic()
+        if now - self._cluster_at < _CLUSTER_S:
+            return
+        self._cluster_at = now
+        held = {}
+        for query in self.queries.values():
+            records, folder = query.rest.records, query.rest.folder
+            if records is None or records.held is None or folder is None:
+                continue
+            for stage, buckets in records.held.by_stage().items():
+                held[str(stage_folder(folder, stage).relative_to(self.options.data))] = buckets
+            if records.held.put_ms != self.status_file.status.query(query.name).put_ms:
+                self.status_file.query(query.name, put_ms=records.held.put_ms)
+        if held:
+            write_held(self.options.data, held)
+        cluster = cluster_status(self.launcher.spark)
+        if cluster != self.status_file.status.cluster:
+            self.status_file.note(lambda status, at: replace(status, updated_at=at, cluster=cluster))
+
     def _run_commands(self) -> None:
         """Carries out the commands that the console has passed on."""
         while not self.commands.empty():
@@ -326,6 +361,17 @@ class Running:
             if command.get("command") == "rebuild":
                 self.say(f"rebuild requested by {command.get('who') or 'an unknown user'}")
                 self.rebuild()
+
+    # --- coming to rest -----------------------------------------------------------------------
+
+    def _come_to_rest(self) -> None:
+        """Lets the batches under way finish, and begins no other."""
+        self.say("asked to stop between two micro-batches: waiting for those under way")
+        queries = [(each.rest, each.spark_query) for each in self.queries.values()]
+        if bring_to_rest(queries, self._check_ownership):
+            self.say("stopped between two micro-batches")
+        else:
+            self.say("stopped; a micro-batch that failed will be repeated by the next start")
 
     # --- rebuilding ---------------------------------------------------------------------------
 
@@ -383,6 +429,8 @@ def running(
     refuse_unsupported(options, spark)
     with contextlib.ExitStack() as cleanup:
         cleanup.enter_context(locked(options.data))
+        forget_request(options.data)
+        cleanup.callback(forget_request, options.data)
         publisher = None if options.url is None else Publisher(options.url, options.data)
         if publisher is not None:
             cleanup.callback(publisher.close)
@@ -414,6 +462,7 @@ def running(
             ownership = Ownership(connection, app.name, options.url or options.data)
             cleanup.callback(ownership.release)
             checkpoints = _checkpoints(plan, options)
+            restore_snapshot(app.name, options, say)
             launcher = Launcher(
                 own, plan, connection, options, reporter, on_step, ownership, say, checkpoints
             )

@@ -10,11 +10,12 @@ from pyspark.sql import SparkSession
 
 from headrace.app.options import RunOptions
 from headrace.app.run.preflight import check_executors, master_of
+from headrace.app.status import ClusterStatus
 from headrace.client import Connection
 from headrace.streams import local_spark
-from headrace.streams.spark import guest_session, is_local, running_spark, warm_up
+from headrace.streams.spark import executor_count, guest_session, is_local, running_spark, warm_up
 
-__all__ = ["messages_to", "open_spark", "start_spark"]
+__all__ = ["cluster_status", "messages_to", "open_spark", "start_spark"]
 
 
 def start_spark(
@@ -66,3 +67,12 @@ def messages_to(path: Path) -> Iterator[None]:
     finally:
         os.dup2(kept, 2)
         os.close(kept)
+
+
+def cluster_status(spark: SparkSession) -> ClusterStatus | None:
+    """The cluster that queries run on now; None on a local Spark."""
+    master = spark.sparkContext.master
+    if is_local(master):
+        return None
+    cores = int(spark.sparkContext.defaultParallelism)
+    return ClusterStatus(master=str(master), executors=executor_count(spark), cores=cores)

@@ -27,10 +27,12 @@ if TYPE_CHECKING:
     from headrace.app.status.status import FAILED as FAILED
     from headrace.app.status.status import STOPPED as STOPPED
     from headrace.app.status.status import AppStatus as AppStatus
+    from headrace.app.status.status import ClusterStatus as ClusterStatus
     from headrace.app.status.status import QueryStatus as QueryStatus
     from headrace.app.status.status import read_status as read_status
     from headrace.app.status.status import rebuild_progress as rebuild_progress
     from headrace.app.status.status import records_per_s as records_per_s
+    from headrace.app.status.stop_request import request_stop as request_stop
 
 __getattr__, __dir__, __all__ = lazily(
     __name__,
@@ -44,6 +46,9 @@ __getattr__, __dir__, __all__ = lazily(
         "log_address": "running_address",
         "published": "FollowedFolder",
         "state": "OperatorState read_state",
-        "status": "AppStatus FAILED QueryStatus STOPPED read_status rebuild_progress records_per_s",
+        "stop_request": "request_stop",
+        "status": (
+            "AppStatus ClusterStatus FAILED QueryStatus STOPPED read_status rebuild_progress records_per_s"
+        ),
     },
 )

@@ -1,9 +1,9 @@
 """What an application whose state is at a URL tells others there, and a copy of it for who reads.
 
-The driver publishes the files that it writes for other processes, `app.json` and `status.json`, and
-a beat that changes as long as it runs. A reader follows them into a folder of its own, and holds the
-lock of that folder while the beat changes, so that everything which reads a data folder reads this
-one as it is: also `is_running`.
+The driver publishes the files that it writes for other processes, `app.json`, `status.json` and
+`state.json`, and a beat that changes as long as it runs. A reader follows them into a folder of its
+own, and holds the lock of that folder while the beat changes, so that everything which reads a data
+folder reads this one as it is: also `is_running`.
 """
 
 import contextlib
@@ -16,12 +16,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from headrace.app.status.lock import locked
+from headrace.app.status.state import FILE as STATE
+from headrace.app.status.stop_request import forget_request, requested_at
 from headrace.errors import ConfigError, FencedError, HeadraceError
 from headrace.objects import open_objects
 
 __all__ = ["FollowedFolder", "Publisher"]
 
-FILES = ("app.json", "status.json")
+FILES = ("app.json", "status.json", STATE)
 _BEAT = "beat"
 _STOPPED = b"stopped"
 _PUBLISH_S = 3.0
@@ -43,6 +45,7 @@ class Publisher:
 
     def start(self, require_owner: Callable[[], None]) -> None:
         """Begins; it ends by itself when this run no longer owns the application."""
+        forget_request(self._data, self._objects)
         self._thread = threading.Thread(
             target=self._keep_publishing, args=(require_owner,), name="publisher", daemon=True
         )
@@ -58,6 +61,7 @@ class Publisher:
         """Publishes how the run has ended, unless another has taken over, or it never began."""
         self.stop()
         if self._thread is not None and self._is_owner:
+            forget_request(self._data, self._objects)
             with contextlib.suppress(HeadraceError):  # for onlookers
                 self.publish(_STOPPED)
 
@@ -76,6 +80,7 @@ class Publisher:
             try:
                 require_owner()
                 self.publish(next(self._beats))
+                requested_at(self._objects, self._data)
             except FencedError:
                 self._is_owner = False
                 return

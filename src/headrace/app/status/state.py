@@ -1,19 +1,23 @@
 """The state that an application keeps: rows, bytes and the oldest entry, by operator, input and bucket.
 
-Read from the checkpoints in its data folder, whether it runs or not; no Spark is needed.
+Read from the checkpoints in its data folder, whether it runs or not; no Spark is needed. Where state is
+at a URL, the driver says in `state.json` what its executors have put there.
 """
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from headrace.app.status.description import AppDescription, StateDescription
-from headrace.streams.engine import HeldState, read_buckets
+from headrace.json_files import read_json, write_json
+from headrace.streams.engine import BucketState, HeldState, InputRows, read_buckets
 
-__all__ = ["HeldInput", "OperatorState", "read_state"]
+__all__ = ["FILE", "HeldInput", "OperatorState", "read_state", "write_held"]
 
+FILE = "state.json"
 _FEWEST_BUCKETS = 2
 
 
@@ -61,8 +65,30 @@ def read_state(data: Path, app: AppDescription) -> list[OperatorState]:
     return [found for each in app.states for found in _operators(data, each)]
 
 
+def write_held(data: Path, held: Mapping[str, Sequence[BucketState]]) -> None:
+    """Notes what is kept elsewhere, by the folder in which it would be here."""
+    fields = {folder: [asdict(each) for each in buckets] for folder, buckets in held.items()}
+    write_json(data / FILE, {"held": fields}, durable=False)
+
+
+def _read_held(data: Path, folder: str) -> list[BucketState]:
+    try:
+        found = (read_json(data / FILE) or {"held": {}})["held"].get(folder, [])
+        return [_bucket(each) for each in found]
+    except (ValueError, KeyError, TypeError, AttributeError):  # of another version, or damaged: for onlookers
+        return []
+
+
+def _bucket(fields: dict[str, Any]) -> BucketState:
+    states = tuple(
+        HeldState(each["bytes"], tuple(InputRows(**rows) for rows in each["inputs"]))
+        for each in fields["states"]
+    )
+    return BucketState(**{**fields, "states": states})
+
+
 def _operators(data: Path, described: StateDescription) -> Iterator[OperatorState]:
-    buckets = list(read_buckets(data / described.folder))
+    buckets = list(read_buckets(data / described.folder)) or _read_held(data, described.folder)
     for number, operator in enumerate(described.operators):
         states = {each.bucket: each.states[number] for each in buckets if number < len(each.states)}
         if not operator.inputs:  # clocks, and the like

@@ -20,6 +20,7 @@ from headrace.json_files import read_json, write_json
 
 __all__ = [
     "AppStatus",
+    "ClusterStatus",
     "QueryStatus",
     "Rebuild",
     "StatusFile",
@@ -55,7 +56,9 @@ class QueryStatus:
     `positions` are the next offsets to be read, by partition as text, or by "topic/partition"
     of a query over several topics; `recent` are the last batches that read something: when
     they were done, and how many records each had. `inputs` are what became of the records of
-    each input, of a query over several topics.
+    each input, of a query over several topics. State is in `buckets`, on which at most `tasks` tasks work
+    at a time; `put_ms` is how long the slowest of them took in the last batch to put a bucket's state into
+    an object store.
     """
 
     state: str = STARTING
@@ -70,6 +73,18 @@ class QueryStatus:
     positions: Mapping[str, int] = field(default_factory=dict)
     recent: tuple[tuple[float, int], ...] = ()
     inputs: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    buckets: int = 0
+    tasks: int = 0
+    put_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterStatus:
+    """Where Spark runs: how many executors there are now, and how many tasks they run at a time."""
+
+    master: str
+    executors: int
+    cores: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +106,7 @@ class Rebuild:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppStatus:
-    """An application at one point in time."""
+    """An application at one point in time; on a local Spark there is no cluster."""
 
     pid: int
     started_at: float
@@ -100,6 +115,7 @@ class AppStatus:
     messages: tuple[StatusMessage, ...] = ()
     alerts: tuple[Mapping[str, Any], ...] = ()
     rebuild: Rebuild | None = None
+    cluster: ClusterStatus | None = None
 
     def query(self, name: str) -> QueryStatus:
         """The status of a query; that of one that starts, if nothing is known of it."""
@@ -116,6 +132,7 @@ class AppStatus:
             messages=tuple(StatusMessage(**each) for each in data["messages"]),
             alerts=tuple(data["alerts"]),
             rebuild=None if data["rebuild"] is None else Rebuild(**data["rebuild"]),
+            cluster=ClusterStatus(**data["cluster"]) if data.get("cluster") else None,
         )
 
 

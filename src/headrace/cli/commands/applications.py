@@ -147,6 +147,14 @@ def run(
             "Default: as many as before; for a new query 8, or two for each core of a cluster.",
         ),
     ] = None,
+    from_snapshot: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="PLACE",
+            help="Start from this snapshot (headrace snapshot), where --data has nothing yet.",
+        ),
+    ] = None,
     sinks: Annotated[
         Literal["driver", "executors"] | None,
         typer.Option(
@@ -191,6 +199,7 @@ def run(
         rebuild_views=tuple(rebuild_view or ()),
         compare=compare,
         buckets=buckets,
+        from_snapshot=from_snapshot,
         sinks=sinks,
         until_caught_up=until_caught_up,
         max_records_per_batch=max_records_per_batch,
@@ -294,17 +303,18 @@ def state(
 ) -> int:
     """Show how much state an application keeps."""
     from headrace.app import data_place, load_app
-    from headrace.app.status import read_description, read_state
+    from headrace.app.status import FollowedFolder, read_description, read_state
 
     del traceback
     app = load_app(file)
     folder, url = data_place(data, app.name)
-    if url is not None:
-        raise ConfigError("the size of state in an object store is not shown; give --data as a folder")
-    described = read_description(folder)
-    if described is None:
-        raise ConfigError(f"there is no application in {folder}; run it first, or name its --data")
-    found = read_state(folder, described)
+    with contextlib.ExitStack() as ending:
+        if url is not None:
+            folder = ending.enter_context(contextlib.closing(FollowedFolder(url))).path
+        described = read_description(folder)
+        if described is None:
+            raise ConfigError(f"there is no application in {folder}; run it first, or name its --data")
+        found = read_state(folder, described)
     Output(as_json=as_json).document(
         {"app": described.app, "operators": [state_data(each) for each in found]},
         lambda _: render_state(found, by_bucket=buckets),

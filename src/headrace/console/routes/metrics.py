@@ -6,7 +6,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from headrace.app.status import AppStatus, is_running, read_status
+from headrace.app.status import AppStatus, is_running, read_state, read_status
 from headrace.console.api import Call, Route, RouteResponse
 from headrace.console.ask.view_state import view_statuses
 from headrace.console.context import ConsoleContext
@@ -67,6 +67,8 @@ def families(context: ConsoleContext) -> Iterator[Family]:
     status = read_status(context.application.path)
     if status is not None:
         yield from _of_queries(status)
+        yield from _of_cluster(status)
+    yield from _of_states(context)
     yield from alert_families(context)
     try:
         yield from _of_views(view_statuses(context))
@@ -87,6 +89,36 @@ def _of_queries(status: AppStatus) -> Iterator[Family]:
         "gauge",
         "Event-time watermark, as seconds since the epoch.",
         samples("watermark_us", 1e-6),
+    )
+    yield Family("headrace_query_tasks", "gauge", "Tasks that work on the state.", samples("tasks"))
+    yield Family(
+        "headrace_query_state_put_seconds",
+        "gauge",
+        "The longest that a bucket's state took to be put into an object store in the last batch.",
+        samples("put_ms", 1e-3),
+    )
+
+
+def _of_cluster(status: AppStatus) -> Iterator[Family]:
+    cluster = status.cluster
+    samples: Samples = [] if cluster is None else [("", (), float(cluster.executors))]
+    yield Family("headrace_executors", "gauge", "Executors of the Spark cluster.", samples)
+
+
+def _of_states(context: ConsoleContext) -> Iterator[Family]:
+    """What operators keep, as `headrace state` shows it."""
+    app, path = context.application.description(), context.application.path
+    if app is None or path is None:
+        return
+    found = [((("query", each.query), ("operator", each.operator)), each) for each in read_state(path, app)]
+    sizes: Samples = [("", labels, float(sum(each.bytes.values()))) for labels, each in found]
+    yield Family("headrace_state_bytes", "gauge", "Bytes that an operator's state takes.", sizes)
+    skews: Samples = [("", labels, each.skew) for labels, each in found if each.skew is not None]
+    yield Family(
+        "headrace_state_skew",
+        "gauge",
+        "Rows of an operator's largest bucket, against the median bucket.",
+        skews,
     )
 
 

@@ -83,6 +83,7 @@ LIVE: dict[str, LivePart] = {"pipelines": live_pipelines, "driver": live_driver}
 _NUMBER: Schema = {"type": "number"}
 _ANY_OBJECT: Schema = {"type": "object"}
 _POSITIONS = mapping(integer(), "Next offsets by partition.")
+_PUT_MS = "The longest that a bucket's state took to be put into an object store, in the last batch."
 _TIME = nullable({"type": "number", "description": "Seconds since the epoch."})
 
 SCHEMAS: dict[str, Schema] = {
@@ -100,6 +101,9 @@ SCHEMAS: dict[str, Schema] = {
             ),
             "lag_records": nullable(integer()),
             "batch_seconds": nullable(_NUMBER),
+            "buckets": nullable(integer("Of a query: over so many its state is spread.")),
+            "tasks": nullable(integer("Of a query: so many tasks work on its state at a time.")),
+            "put_ms": nullable({**_NUMBER, "description": _PUT_MS}),
             "state_rows": nullable(integer("Rows that an operator keeps.")),
             "state_bytes": nullable(integer("Bytes that they take in the checkpoint.")),
             "state_skew": nullable(
@@ -124,6 +128,9 @@ SCHEMAS: dict[str, Schema] = {
             "restarts": integer(),
             "error": nullable(string("Of the last failure.")),
             "positions": _POSITIONS,
+            "buckets": integer("Over so many the state is spread."),
+            "tasks": integer("So many tasks work on it at a time."),
+            "put_ms": nullable({**_NUMBER, "description": _PUT_MS}),
             "updated_at": {"type": "number", "description": "Seconds since the epoch."},
         }
     ),
@@ -152,6 +159,9 @@ SCHEMAS: dict[str, Schema] = {
             "started_at": _TIME,
             "nodes": array(ref("Node")),
             "edges": array(object_of({"from": string(), "to": string()})),
+            "cluster": nullable(
+                object_of({"master": string(), "executors": integer(), "cores": integer("Tasks at a time.")})
+            ),
             "queries": array(ref("Query")),
             "rebuild": nullable(ref("Rebuild")),
             "messages": array(object_of({"at": _NUMBER, "text": string()})),

@@ -91,12 +91,16 @@ class ViewOutput:
 
 @dataclass(frozen=True, kw_only=True)
 class Graph:
-    """Everything that one query computes."""
+    """Everything that one query computes.
+
+    `view_keys` are the columns by which the rows of the view come together, where its tasks write it.
+    """
 
     sources: tuple[TopicSource, ...]
     nodes: tuple[Node, ...]
     views: tuple[ViewOutput, ...]
     buckets: int = 8
+    view_keys: tuple[str, ...] = ()
 
     @cached_property
     def edges(self) -> tuple[Edge, ...]:
@@ -115,6 +119,11 @@ class Graph:
         """Who reads an edge: the node's place and the number of its input; views are behind the nodes."""
         place, number, _ = self._consumers[edge]
         return place, number
+
+    def keys_of(self, edge: int) -> Sequence[str] | None:
+        """The columns by which the rows of an edge come together; None if they stay where they are."""
+        place, read = self.consumer(edge)
+        return self.view_keys or None if place >= len(self.nodes) else self.nodes[place].operator.inputs[read]
 
     def edges_of(self, producer: int) -> list[int]:
         """The edges that carry a producer's rows."""

@@ -26,7 +26,8 @@ from headrace.streams.dataflow.packing import (
     unpack_rows,
     wide_schema,
 )
-from headrace.streams.dataflow.stage import advance_graph_task
+from headrace.streams.dataflow.stage import GraphTaskSink, advance_graph_task, write_graph_task
+from headrace.streams.engine.batch_gate import BatchGate
 from headrace.streams.engine.messages import IN_SCHEMA, Message, read_messages
 from headrace.streams.engine.projection import Step, project_producers
 from headrace.streams.engine.query import ADAPTIVE
@@ -60,12 +61,15 @@ def start_graph(
     until_caught_up: bool = False,
     spill_bytes: int = 0,
     tasks: int | None = None,
+    task_sink: tuple[GraphTaskSink, int] | None = None,
     records: CheckpointRecords | None = None,
+    gate: BatchGate | None = None,
 ) -> StreamingQuery:
     """Starts the query; `output` gets each batch's messages, and may get a batch again after a failure.
 
     State is kept next to the checkpoint, or, with `records`, where these are. Every stage has as many
-    `tasks`, or as many as Spark's shuffles have partitions.
+    `tasks`, or as many as Spark's shuffles have partitions. With `task_sink`, and the number of its slots,
+    the results pass through it, on the executors, and what it leaves comes to `output`.
     """
     folder, graph = Path(checkpoint), query.graph
     by_files = spill_bytes and (spark.sparkContext.master or "").startswith("local")
@@ -83,8 +87,12 @@ def start_graph(
         frame = _advanced(frame, graph, stage, states, run_id, spill, tasks)
         frame = _projected(frame, query, [len(graph.sources) + place for place in places], spill)
 
+    if task_sink is not None:
+        frame = _written(frame, *task_sink, spill)
+    gate = gate or BatchGate()
+
     def take(batch: DataFrame, batch_id: int) -> None:
-        with recorded(records, batch_id) as receipts:
+        with gate.batch(batch_id), recorded(records, batch_id) as receipts:
             messages = receipts.apart(
                 each for part in batch.toArrow().to_batches() for each in read_messages(part)
             )
@@ -163,3 +171,12 @@ def _advanced(
     by_default = int(messages.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
     tasks = min(graph.buckets, tasks or by_default)
     return messages.repartitionById(tasks, F.col("bucket") % tasks).mapInArrow(advance, IN_SCHEMA)
+
+
+def _written(messages: DataFrame, sink: GraphTaskSink, slots: int, spill: SpillFiles) -> DataFrame:
+    """The messages that are left when each slot has written its own."""
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return write_graph_task(sink, slots, spill, batches)
+
+    return messages.repartitionById(slots, F.col("bucket") % slots).mapInArrow(write, IN_SCHEMA)

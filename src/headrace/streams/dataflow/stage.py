@@ -1,6 +1,6 @@
 """One stage of a graph in Spark's Python workers: the buckets of a task, one after the other."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 
@@ -11,7 +11,9 @@ from headrace.streams.engine.spill import SpillFiles
 from headrace.streams.engine.stage import batch_number, by_bucket
 from headrace.streams.engine.state import BucketCopies, BucketLog, BucketStates, append, load
 
-__all__ = ["advance_graph_bucket", "advance_graph_task"]
+__all__ = ["GraphTaskSink", "advance_graph_bucket", "advance_graph_task", "write_graph_task"]
+
+GraphTaskSink = Callable[[int, int, Iterator[Message]], Iterable[Message]]  # of (slot, batch, messages)
 
 _copies = BucketCopies()
 
@@ -49,3 +51,19 @@ def advance_graph_bucket(
     if log.receipt is not None:
         out.append(Message(bucket, ALL_VIEWS, BlobKind.STATE, log.receipt))
     return out
+
+
+def write_graph_task(
+    sink: GraphTaskSink, slots: int, spill: SpillFiles, messages: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """What is left for the driver of the results of a task, which has the buckets of one slot."""
+    arrived = sorted(by_bucket(messages).items())
+    if not arrived:
+        return
+    received = (
+        Message(bucket, edge, *spill.received(kind, blob))
+        for _, of_bucket in arrived
+        for bucket, edge, kind, blob in of_bucket
+    )
+    left = sink(arrived[0][0] % slots, batch_number(), received)
+    yield to_batch(Message(to, edge, *spill.sent(kind, blob)) for to, edge, kind, blob in left)

@@ -151,9 +151,7 @@ def producer_messages(graph: Graph, producer: int, bucket: int, rows: pa.Table) 
 
 def edge_messages(graph: Graph, number: int, bucket: int, rows: pa.Table) -> Iterator[Message]:
     """Rows on an edge, to the buckets of its reader; where it has no keys, they stay with theirs."""
-    edge, (place, read) = graph.edges[number], graph.consumer(number)
-    rows = rows.select([*edge.schema.names, *STAMPS])
-    keys = None if place >= len(graph.nodes) else graph.nodes[place].operator.inputs[read]
+    rows, keys = rows.select([*graph.edges[number].schema.names, *STAMPS]), graph.keys_of(number)
     if keys is None:
         yield Message(bucket, number, BlobKind.ROWS, encode_table(rows))
         return

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 from headrace.exports import lazily
 
 if TYPE_CHECKING:
+    from headrace.streams.engine.batch_gate import AtRestError as AtRestError
+    from headrace.streams.engine.batch_gate import BatchGate as BatchGate
     from headrace.streams.engine.bucket_step import BucketBatch as BucketBatch
     from headrace.streams.engine.bucket_step import advance_bucket as advance_bucket
     from headrace.streams.engine.bucket_step import batch_summary as batch_summary
@@ -51,14 +53,23 @@ if TYPE_CHECKING:
     from headrace.streams.engine.state import MANIFEST as MANIFEST
     from headrace.streams.engine.state import BucketCopy as BucketCopy
     from headrace.streams.engine.state import BucketFiles as BucketFiles
+    from headrace.streams.engine.state import BucketLog as BucketLog
+    from headrace.streams.engine.state import BucketObjects as BucketObjects
+    from headrace.streams.engine.state import BucketState as BucketState
     from headrace.streams.engine.state import CheckpointRecord as CheckpointRecord
     from headrace.streams.engine.state import CheckpointRecords as CheckpointRecords
     from headrace.streams.engine.state import HeldState as HeldState
+    from headrace.streams.engine.state import InputRows as InputRows
     from headrace.streams.engine.state import Keys as Keys
     from headrace.streams.engine.state import StateAtUrl as StateAtUrl
     from headrace.streams.engine.state import StoredState as StoredState
+    from headrace.streams.engine.state import bucket_name as bucket_name
+    from headrace.streams.engine.state import copy_bucket as copy_bucket
     from headrace.streams.engine.state import newest_record as newest_record
+    from headrace.streams.engine.state import put_record as put_record
     from headrace.streams.engine.state import read_buckets as read_buckets
+    from headrace.streams.engine.state import read_receipts as read_receipts
+    from headrace.streams.engine.state import record_at_rest as record_at_rest
     from headrace.streams.engine.state import rescale as rescale
     from headrace.streams.engine.state import restore as restore
     from headrace.streams.engine.step_description import describe_step as describe_step
@@ -67,6 +78,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = lazily(
     __name__,
     {
+        "batch_gate": "AtRestError BatchGate",
         "bucket_step": "BucketBatch advance_bucket batch_summary",
         "heartbeats": "heartbeat_of",
         "messages": (
@@ -79,8 +91,9 @@ __getattr__, __dir__, __all__ = lazily(
         "replay": "replayed_results replayed_rows",
         "spill": "SpillFiles",
         "state": (
-            "BucketCopy BucketFiles CheckpointRecord CheckpointRecords HeldState Keys MANIFEST StateAtUrl "
-            "StoredState newest_record read_buckets rescale restore"
+            "BucketCopy BucketFiles BucketLog BucketObjects BucketState CheckpointRecord CheckpointRecords "
+            "HeldState InputRows Keys MANIFEST StateAtUrl StoredState bucket_name copy_bucket newest_record "
+            "put_record read_buckets read_receipts record_at_rest rescale restore"
         ),
         "step_description": "describe_step step_in_words",
     },

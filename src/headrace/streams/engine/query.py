@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name PySpark's users know
 from pyspark.sql.streaming.query import StreamingQuery
 
+from headrace.streams.engine.batch_gate import BatchGate
 from headrace.streams.engine.heartbeats import heartbeat_of
 from headrace.streams.engine.messages import IN_SCHEMA, OUT_SCHEMA, Outgoing, read_outgoing
 from headrace.streams.engine.packers import FusedPacker, RowPacker, pack_projected
@@ -20,6 +21,7 @@ from headrace.streams.engine.stage import TaskSink, advance_task
 from headrace.streams.engine.state import BucketStates, CheckpointRecords, StateInFolders, recorded
 from headrace.streams.feed.feed import Packer, feed_source
 from headrace.streams.feed.options import FeedOptions
+from headrace.streams.spark import shuffle_partitions
 
 __all__ = ["ADAPTIVE", "QueryOutput", "StreamQuery", "start_stream"]
 
@@ -57,6 +59,7 @@ def start_stream(
     tasks: int | None = None,
     task_sink: TaskSink | None = None,
     records: CheckpointRecords | None = None,
+    gate: BatchGate | None = None,
 ) -> StreamingQuery:
     """Starts the query; `output` gets each batch's messages, and may get a batch again after a failure.
 
@@ -77,12 +80,14 @@ def start_stream(
         spark.conf.set(ADAPTIVE, "false")
     messages = _messages(spark, query, spill)
     states = StateInFolders(query_id, (folder / "buckets",)) if records is None else records.state
-    tasks = min(query.plan.buckets, tasks or _shuffle_partitions(spark))
+    tasks = min(query.plan.buckets, tasks or shuffle_partitions(spark))
     sink = None if task_sink is None else (task_sink, tasks)
     changes = _changes(messages, query.plan, states, spill, tasks, sink)
 
+    gate = gate or BatchGate()
+
     def take(frame: DataFrame, batch_id: int) -> None:
-        with recorded(records, batch_id) as receipts:
+        with gate.batch(batch_id), recorded(records, batch_id) as receipts:
             messages = receipts.apart(read_outgoing(frame.toArrow()))
             output(((view, *spill.received(kind, blob)) for view, kind, blob in messages), batch_id)
         spill.remove_all()
@@ -97,10 +102,6 @@ def start_stream(
 def _on_one_machine(spark: SparkSession) -> bool:
     """Its processes share a disk and a page cache, so that a file is the shortest way between them."""
     return (spark.sparkContext.master or "").startswith("local")
-
-
-def _shuffle_partitions(spark: SparkSession) -> int:
-    return int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
 
 
 def _changes(

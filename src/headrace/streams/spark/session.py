@@ -4,6 +4,7 @@ import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pyspark
 from pyspark import SparkConf, SparkContext
@@ -23,10 +24,12 @@ from headrace.streams.spark.settings import (
 from headrace.streams.spark.worker_python import given_python, worker_python
 
 __all__ = [
+    "executor_count",
     "guest_session",
     "java_options",
     "local_spark",
     "running_spark",
+    "shuffle_partitions",
     "spark_home_defaults",
     "spark_master",
 ]
@@ -185,3 +188,14 @@ def java_options(*further: str) -> str:
     log = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
     collects = any(each.startswith("-XX:+Use") and each.endswith("GC") for each in further)
     return " ".join((*_JAVA_OPTIONS, *(() if collects else _COLLECTOR), log, *further))
+
+
+def executor_count(spark: SparkSession) -> int:
+    """The executors that are registered now; none where tasks run in the driver's own process."""
+    context: Any = spark.sparkContext
+    return int(context._jsc.sc().getExecutorMemoryStatus().size()) - 1  # less the driver
+
+
+def shuffle_partitions(spark: SparkSession) -> int:
+    """Into how many partitions this session's shuffles go."""
+    return int(spark.conf.get("spark.sql.shuffle.partitions") or 1)

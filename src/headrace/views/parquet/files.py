@@ -3,17 +3,19 @@
 import fcntl
 import os
 import secrets
+import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from crc32c import crc32c
 
-from headrace.errors import CorruptionError, DiskError
+from headrace.errors import ConfigError, CorruptionError, DiskError
 from headrace.views.batch import NetChanges
 from headrace.views.parquet.manifest import REMEDY, Part, ViewManifest
+from headrace.views.parquet.view_files import decoded, encoded
 from headrace.views.schema import ViewSchema
 
 __all__ = ["ViewFolder"]
@@ -21,15 +23,11 @@ __all__ = ["ViewFolder"]
 _MANIFEST = "manifest.json"
 
 
+@dataclass(frozen=True, slots=True)
 class ViewFolder:
-    """Reads and writes a view's files; the manifest is replaced atomically and durably.
+    """The files of a view in a folder of a disk; the manifest is replaced atomically and durably."""
 
-    Writers hold `locked`; readers need no lock, and find every file that their manifest lists
-    until it has been garbage for long enough.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    path: Path
 
     def manifest(self) -> ViewManifest | None:
         """The current one; None if there is no view."""
@@ -57,6 +55,13 @@ class ViewFolder:
                 yield
             finally:
                 os.close(handle)
+
+    def require_reachable(self) -> None:
+        if not self.path.is_dir():
+            raise ConfigError(
+                f"{socket.gethostname()} has no folder {self.path}: keep Parquet views in a folder that "
+                "all executors share with the driver, mounted at the same path"
+            )
 
     def write(self, net: NetChanges, number: int) -> Part | None:
         """Writes a batch to files and syncs them; None if it is empty."""
@@ -114,9 +119,7 @@ class ViewFolder:
             self.path.rmdir()
 
     def _write(self, table: pa.Table, name: str, checks: dict[str, int]) -> str:
-        path, sink = self.path / name, pa.BufferOutputStream()
-        pq.write_table(table, sink, compression="zstd", compression_level=1)
-        data = sink.getvalue()
+        path, data = self.path / name, encoded(table)
         checks[name] = crc32c(data)
         try:
             with path.open("wb") as file:
@@ -133,9 +136,7 @@ class ViewFolder:
             return columns.empty_table()
         data = (self.path / name).read_bytes()
         try:
-            if checks.get(name) not in (None, crc32c(data)):
-                raise ValueError("its checksum does not hold")
-            return pq.read_table(pa.BufferReader(data)).cast(columns)
+            return decoded(data, name, columns, checks)
         except (ValueError, OSError, pa.ArrowException) as error:
             raise CorruptionError(
                 f"not the Parquet file that was written: {error}; {REMEDY}", path=self.path / name

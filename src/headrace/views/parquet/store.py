@@ -6,7 +6,6 @@ merged as they accumulate (`manifest.merge_from`), which drops superseded rows. 
 no longer listed stay for a while, for readers of the previous manifest.
 """
 
-import socket
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
@@ -18,16 +17,19 @@ import pyarrow as pa
 from headrace.clock import Clock, SystemClock
 from headrace.crash_points import reached
 from headrace.errors import ConfigError, RequestError, RetriableError
+from headrace.objects import open_objects, require_supported
 from headrace.views.batch import NetChanges, StagedChanges, ViewBatch, net_changes, overlaid
 from headrace.views.changes import ViewChange
 from headrace.views.ledger import Ledger, Reflected
 from headrace.views.parquet.files import ViewFolder
 from headrace.views.parquet.manifest import Part, ViewManifest, first_to_merge
+from headrace.views.parquet.objects import MANIFESTS, ViewObjects, epoch_of
+from headrace.views.parquet.view_files import ViewFiles
 from headrace.views.schema import ViewSchema
 from headrace.views.selection import Choose, select
 from headrace.views.store import LedgeredStore, Snapshot, StagingStore, require_view
 
-__all__ = ["Merge", "ParquetStager", "ParquetStore"]
+__all__ = ["Merge", "ParquetFolder", "ParquetStager", "ParquetStore", "ParquetUrl"]
 
 _GRACE_MS = 10 * 60_000
 _ATTEMPTS = 5
@@ -41,7 +43,7 @@ class Merge:
     nothing that removed keys would have to hide.
     """
 
-    folder: Path
+    files: ViewFiles
     schema: ViewSchema
     parts: tuple[Part, ...]
     number: int
@@ -49,29 +51,66 @@ class Merge:
 
     def run(self) -> Part | None:
         """Writes the merged part; None if nothing is left."""
-        folder = ViewFolder(self.folder)
-        net = _overlaid(folder, self.schema, self.parts)
+        net = _overlaid(self.files, self.schema, self.parts)
         if self.is_whole:
             net = NetChanges(net.rows, net.removed.slice(0, 0))
-        return folder.write(net, self.number)
+        return self.files.write(net, self.number)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParquetStager:
-    """Writes parts of a view to files that no manifest lists yet, in a folder that all machines share."""
+    """Writes parts of a view to files that no manifest lists yet, where all machines share them."""
 
-    folder: Path
+    files: ViewFiles
     schema: ViewSchema
 
     def stage(self, changes: pa.Table, *, batch_id: int, distinct: bool) -> StagedChanges:
-        if not self.folder.is_dir():
-            raise ConfigError(
-                f"{socket.gethostname()} has no folder {self.folder}: keep Parquet views in a folder that "
-                "all executors share with the driver, mounted at the same path"
-            )
-        part = ViewFolder(self.folder).write(net_changes(self.schema, changes, distinct=distinct), batch_id)
+        self.files.require_reachable()
+        part = self.files.write(net_changes(self.schema, changes, distinct=distinct), batch_id)
         reached("part staged")
         return StagedChanges(changed=changes.num_rows, place={} if part is None else asdict(part))
+
+
+class ParquetFolder:
+    """A folder with one folder per view; raises ConfigError if it cannot be made."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(
+                f"cannot keep views in {folder}: {error.strerror}; give a folder that can be written"
+            ) from error
+
+    def files(self, view: str) -> ViewFolder:
+        return ViewFolder(self.folder.resolve() / view)
+
+    def views(self) -> list[str]:
+        return sorted(each.parent.name for each in self.folder.glob("*/manifest.json"))
+
+
+class ParquetUrl:
+    """The same by URL; `epoch` is that of the run which writes."""
+
+    def __init__(self, url: str, epoch: int = 0) -> None:
+        self.url = url
+        self.epoch = epoch
+        require_supported("the store", url)
+
+    def files(self, view: str) -> ViewObjects:
+        return ViewObjects(self.url, view, self.epoch)
+
+    def views(self) -> list[str]:
+        return sorted({name.partition("/")[0] for name in self._manifests()})
+
+    def highest_epoch(self) -> int:
+        """The highest under which a view was written; 0 if there is none."""
+        return max(map(epoch_of, self._manifests()), default=0)
+
+    def _manifests(self) -> list[str]:
+        names = open_objects(self.url).names("")
+        return [name for name in names if name.split("/")[1:-1] == [MANIFESTS]]
 
 
 class ParquetStore(StagingStore, LedgeredStore):
@@ -82,22 +121,22 @@ class ParquetStore(StagingStore, LedgeredStore):
     file stays after the manifest stopped listing it.
     """
 
-    def __init__(self, folder: str | Path, *, grace_ms: int = _GRACE_MS, clock: Clock | None = None) -> None:
-        self.folder = Path(folder)
+    def __init__(
+        self,
+        place: ParquetFolder | ParquetUrl,
+        *,
+        grace_ms: int = _GRACE_MS,
+        clock: Clock | None = None,
+    ) -> None:
+        self.place = place
         self._grace_ms = grace_ms
         self._clock = clock or SystemClock()
         self._cached: dict[str, tuple[tuple[Part, ...], pa.Table]] = {}
         self._lock = threading.Lock()
         self._run: Callable[[Callable[[], Any]], Any] = _here
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ConfigError(
-                f"cannot keep views in {self.folder}: {error.strerror}; give a folder that can be written"
-            ) from error
 
     def stager(self, schema: ViewSchema) -> ParquetStager:
-        return ParquetStager(folder=self._folder(schema.name).path.resolve(), schema=schema)
+        return ParquetStager(files=self._folder(schema.name), schema=schema)
 
     def work_by(self, run: Callable[[Callable[[], Any]], Any]) -> None:
         """Has `run` call merges, in a process that sees the same folder."""
@@ -146,12 +185,13 @@ class ParquetStore(StagingStore, LedgeredStore):
             self._merge(folder, manifest)
             return True
 
-    def _staged(self, folder: ViewFolder, batch: ViewBatch, number: int) -> list[Part]:
+    def _staged(self, folder: ViewFiles, batch: ViewBatch, number: int) -> list[Part]:
         parts = [replace(Part(**each.place), number=number) for each in batch.staged if each.place]
         if missing := folder.missing(parts):
             raise ConfigError(
-                f"{folder.path} has no {missing[0]}, which an executor wrote: keep Parquet views in a folder "
-                "that all executors share with the driver, mounted at the same path"
+                f"{folder} has no {missing[0]}, which an executor wrote: keep Parquet views in a place "
+                "that all executors share with the driver, a folder mounted at the same path or a URL of the "
+                "same endpoint"
             )
         return parts
 
@@ -176,7 +216,7 @@ class ParquetStore(StagingStore, LedgeredStore):
         )
 
     def views(self) -> list[str]:
-        return sorted(each.parent.name for each in self.folder.glob("*/manifest.json"))
+        return self.place.views()
 
     def drop(self, view: str) -> None:
         folder = self._folder(view)
@@ -188,14 +228,15 @@ class ParquetStore(StagingStore, LedgeredStore):
     def close(self) -> None:
         self._cached.clear()
 
-    def _folder(self, view: str) -> ViewFolder:
+    def _folder(self, view: str) -> ViewFiles:
         if "/" in view or view.startswith(".") or not view:
             raise RequestError(f"there is no view {view!r}")
-        return ViewFolder(self.folder / view)
+        return self.place.files(view)
 
     def _manifest(self, view: str) -> ViewManifest:
         manifest = self._folder(view).manifest()
-        require_view(manifest.ledger if manifest else None, view, self.views())
+        if manifest is None:
+            require_view(None, view, self.views())
         assert manifest is not None
         return manifest
 
@@ -211,12 +252,12 @@ class ParquetStore(StagingStore, LedgeredStore):
             self._cached[schema.name] = cached = (manifest.parts, rows)
         return cached[1]
 
-    def _merge(self, folder: ViewFolder, manifest: ViewManifest) -> None:
+    def _merge(self, folder: ViewFiles, manifest: ViewManifest) -> None:
         """Merges small parts if there are enough, as a separate step: the batch is durable already."""
         start = first_to_merge(manifest.parts)
         if start is not None:
             merge = Merge(
-                folder=folder.path.resolve(),
+                files=folder,
                 schema=manifest.ledger.schema,
                 parts=manifest.parts[start:],
                 number=manifest.number + 1,
@@ -229,7 +270,7 @@ class ParquetStore(StagingStore, LedgeredStore):
         self._remove_expired(folder, manifest)
         reached("tidied")
 
-    def _tidy(self, folder: ViewFolder, manifest: ViewManifest) -> None:
+    def _tidy(self, folder: ViewFiles, manifest: ViewManifest) -> None:
         """Records orphaned files of a crash as garbage, and removes what is old enough."""
         orphans = dict.fromkeys(folder.orphans(manifest), self._clock.now_ms())
         if orphans:
@@ -239,7 +280,7 @@ class ParquetStore(StagingStore, LedgeredStore):
             folder.replace(manifest)
         self._remove_expired(folder, manifest)
 
-    def _remove_expired(self, folder: ViewFolder, manifest: ViewManifest) -> None:
+    def _remove_expired(self, folder: ViewFiles, manifest: ViewManifest) -> None:
         expired = manifest.expired(self._clock.now_ms(), self._grace_ms)
         if expired:
             folder.remove(expired)
@@ -250,7 +291,7 @@ def _here(work: Callable[[], Any]) -> Any:
     return work()
 
 
-def _overlaid(folder: ViewFolder, schema: ViewSchema, parts: Iterable[Part]) -> NetChanges:
+def _overlaid(folder: ViewFiles, schema: ViewSchema, parts: Iterable[Part]) -> NetChanges:
     nets = [folder.read(schema, part) for part in parts]
     if not nets:
         return NetChanges(schema.columns.empty_table(), pa.schema(schema.key_fields()).empty_table())

@@ -34,7 +34,7 @@ class Topics:
         return True
 
 
-def sink_of(topic, records):
+def sink_of(topic, records, side_offsets=None):
     app = App("shop")
     stream = app.stream(topic, schema="id string")
     app.view(name="ids", key="id")(lambda: stream)
@@ -45,12 +45,12 @@ def sink_of(topic, records):
     planned = PlannedGraph(
         view=app.views["ids"], graph=graph, steps={}, schema=schema, inputs=(), is_stream=True
     )
-    store = open_store(f"memory://{topic}-{id(records)}")
+    store = open_store(f"memory://{topic}-{id(records)}-{side_offsets}")
     store.prepare(schema)
     store.begin("ids", "q")
     return GraphSink(
         planned=planned, app_name="shop", query_id="q", stores={"ids": store}, records=records,
-        commit_progress=lambda *_: None,
+        commit_progress=lambda *_: None, side_offsets=side_offsets or {},
     )  # fmt: skip
 
 
@@ -81,10 +81,7 @@ def test_letters_that_cannot_be_read_are_not_written_down_again(topic):
 
 def test_letters_that_an_earlier_query_wrote_are_not_written_again():
     topics = Topics()
-    sink = sink_of("orders", topics)
-    sink.side_offsets = {"orders/0": 4, "others/0": 9}
-    sink([dead(b"{")], 0)  # at offset 3
+    sink_of("orders", topics, {"orders/0": 4, "others/0": 9})([dead(b"{")], 0)  # at offset 3
     assert topics.records == []
-    sink.side_offsets = {"orders/0": 3, "orders/1": 9}
-    sink([dead(b"{")], 1)
+    sink_of("orders", topics, {"orders/0": 3, "orders/1": 9})([dead(b"{")], 0)
     assert len(topics.records) == 1

@@ -24,7 +24,8 @@ def begun(tmp_path, url, machine, *, epoch, manifest=None):
     folder = data / "queries" / "orders"
     manifest = manifest or Manifest.read(folder) or Manifest.new({"version": 2}, 8)
     manifest.write(folder)
-    checkpoints.publish([folder], epoch)
+    checkpoints.claimed(epoch)
+    checkpoints.publish([folder])
     for name in ("metadata", "offsets/0"):
         (folder / "checkpoint" / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / "checkpoint" / name).write_text(f"{name} of {machine}")
@@ -63,16 +64,6 @@ def test_before_the_first_run_there_is_nothing(tmp_path, url):
         pass
     with reading_place(replace(options, url=None)) as unchanged:
         assert unchanged.data == tmp_path / "c"
-
-
-def test_another_number_of_buckets_is_refused(tmp_path, url):
-    begun(tmp_path, url, "a", epoch=1)
-    there = UrlCheckpoints(url, tmp_path / "c")
-    assert there.pull(8)
-    with pytest.raises(
-        ConfigError, match="is in 8 buckets, and only state in a folder can be spread over 32"
-    ):
-        there.pull(32)
 
 
 def test_a_damaged_record_is_refused(tmp_path, url):

@@ -5,7 +5,7 @@ import math
 import pyarrow as pa
 import pytest
 
-from headrace.app.query.sinks.graph_sink import weighted_changes
+from headrace.app.query.sinks.graph_batch import weighted_changes
 from headrace.streams.operators.operator import stamp_fields
 from headrace.views import ChangeKind, ViewSchema
 

@@ -12,7 +12,7 @@ from headrace.errors import CorruptionError, RequestError
 from headrace.views import ViewBatch, ViewSchema
 from headrace.views.parquet.files import ViewFolder
 from headrace.views.parquet.manifest import Part, ViewManifest, first_to_merge, merge_from
-from headrace.views.parquet.store import ParquetStore
+from headrace.views.parquet.store import ParquetFolder, ParquetStore
 
 
 class Clock:
@@ -45,18 +45,18 @@ def clock():
 
 @pytest.fixture
 def store(tmp_path, clock):
-    opened = ParquetStore(tmp_path, grace_ms=1000, clock=clock)
+    opened = ParquetStore(ParquetFolder(tmp_path), grace_ms=1000, clock=clock)
     opened.prepare(SCHEMA)
     opened.begin("v", "q")
     return opened
 
 
 def files(store):
-    return sorted(each.name for each in (store.folder / "v").glob("*.parquet"))
+    return sorted(each.name for each in (store.place.folder / "v").glob("*.parquet"))
 
 
 def parts(store):
-    return ViewFolder(store.folder / "v").manifest().parts
+    return ViewFolder(store.place.folder / "v").manifest().parts
 
 
 def test_many_batches_leave_few_files_that_hold_little_more_than_the_rows(store, clock):
@@ -73,7 +73,7 @@ def test_many_batches_leave_few_files_that_hold_little_more_than_the_rows(store,
 def test_files_have_the_views_own_columns_so_that_any_tool_reads_them(store):
     store.apply("v", ViewBatch("q", 0, rows(range(3), 1)))
     (part,) = parts(store)
-    assert pq.read_table(store.folder / "v" / part.rows).equals(store.read("v"))
+    assert pq.read_table(store.place.folder / "v" / part.rows).equals(store.read("v"))
 
 
 def test_a_reader_of_an_older_manifest_finds_its_files_for_the_time_of_grace(store, clock):
@@ -89,7 +89,7 @@ def test_a_reader_of_an_older_manifest_finds_its_files_for_the_time_of_grace(sto
 
 
 def test_what_a_crash_left_behind_is_removed_after_the_time_of_grace(store, clock):
-    stray = store.folder / "v" / "rows-0000000099-abcdef01.parquet"
+    stray = store.place.folder / "v" / "rows-0000000099-abcdef01.parquet"
     stray.write_bytes(b"half a file")
     store.prepare(SCHEMA)
     assert stray.exists()
@@ -112,16 +112,16 @@ def test_removals_last_until_nothing_older_is_left(store):
 def test_damage_is_reported_with_its_file(store):
     store.apply("v", ViewBatch("q", 0, rows(range(3), 0)))
     (part,) = parts(store)
-    (store.folder / "v" / part.rows).write_bytes(b"no Parquet")
+    (store.place.folder / "v" / part.rows).write_bytes(b"no Parquet")
     with pytest.raises(CorruptionError, match=r"rows-.*parquet"):
         store.read("v")
-    (store.folder / "v" / "manifest.json").write_text("{}")
+    (store.place.folder / "v" / "manifest.json").write_text("{}")
     with pytest.raises(CorruptionError, match=r"manifest\.json"):
         store.reflected("v")
 
 
 def test_a_newer_format_is_refused(store):
-    path = store.folder / "v" / "manifest.json"
+    path = store.place.folder / "v" / "manifest.json"
     fields = decode_fields(path.read_bytes(), ()).fields
     path.write_bytes(encode_fields({**fields, "version": 2}))
     with pytest.raises(CorruptionError, match="update Headrace"):
@@ -130,8 +130,8 @@ def test_a_newer_format_is_refused(store):
 
 def test_a_flipped_bit_in_the_manifest_is_damage_that_is_named_with_what_to_do(store):
     store.apply("v", ViewBatch("q", 0, rows(range(3), 0), {"t": {1: 7}}, 5, {"on_time": 3}))
-    folder = ViewFolder(store.folder / "v")
-    path, right = store.folder / "v" / "manifest.json", folder.manifest()
+    folder = ViewFolder(store.place.folder / "v")
+    path, right = store.place.folder / "v" / "manifest.json", folder.manifest()
     data = path.read_bytes()
     for position in range(len(data)):
         flipped = bytearray(data)
@@ -147,7 +147,7 @@ def test_a_flipped_bit_in_the_manifest_is_damage_that_is_named_with_what_to_do(s
 def test_every_flipped_byte_of_a_parquet_file_is_damage_that_is_named_with_what_to_do(store):
     store.apply("v", ViewBatch("q", 0, rows(range(3), 0), {"t": {1: 7}}))
     (name,) = files(store)
-    path = store.folder / "v" / name
+    path = store.place.folder / "v" / name
     data = path.read_bytes()
     for position in range(len(data)):
         flipped = bytearray(data)
@@ -161,7 +161,7 @@ def test_every_flipped_byte_of_a_parquet_file_is_damage_that_is_named_with_what_
 
 def test_a_manifest_of_an_earlier_version_has_no_checksum(store):
     store.apply("v", ViewBatch("q", 0, rows(range(3), 0), {"t": {1: 7}}))
-    folder, path = ViewFolder(store.folder / "v"), store.folder / "v" / "manifest.json"
+    folder, path = ViewFolder(store.place.folder / "v"), store.place.folder / "v" / "manifest.json"
     right = folder.manifest()
     fields = decode_fields(path.read_bytes(), ()).fields
     for part in fields["parts"]:
@@ -173,7 +173,7 @@ def test_a_manifest_of_an_earlier_version_has_no_checksum(store):
 
 def test_a_manifest_is_the_same_after_a_round_trip(store):
     store.apply("v", ViewBatch("q", 0, rows(range(3), 0), {"t": {1: 7}}, 5, {"on_time": 3}))
-    manifest = ViewFolder(store.folder / "v").manifest()
+    manifest = ViewFolder(store.place.folder / "v").manifest()
     assert ViewManifest.loads(manifest.dumps()) == manifest
 
 

@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING
 from headrace.exports import lazily
 
 if TYPE_CHECKING:
+    from headrace.app.query.checkpoint.at_url import FOLDER as FOLDER
     from headrace.app.query.checkpoint.at_url import UrlCheckpoints as UrlCheckpoints
+    from headrace.app.query.checkpoint.at_url import entries as entries
+    from headrace.app.query.checkpoint.at_url import newest_queries as newest_queries
     from headrace.app.query.checkpoint.at_url import reading_place as reading_place
     from headrace.app.query.checkpoint.at_url import refuse_local_stores as refuse_local_stores
     from headrace.app.query.checkpoint.checkpoints import BUCKETS as BUCKETS
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
     from headrace.app.query.checkpoint.manifest import FORMAT as FORMAT
     from headrace.app.query.checkpoint.manifest import Manifest as Manifest
     from headrace.app.query.checkpoint.manifest import SideProgress as SideProgress
+    from headrace.app.query.checkpoint.rescaling import QueryState as QueryState
+    from headrace.app.query.checkpoint.rescaling import Spread as Spread
     from headrace.app.query.checkpoint.rescaling import state_of_graph as state_of_graph
     from headrace.app.query.checkpoint.rescaling import with_buckets as with_buckets
     from headrace.app.query.checkpoint.shadow_build import ShadowBuild as ShadowBuild
@@ -38,6 +43,7 @@ if TYPE_CHECKING:
     from headrace.app.query.checkpoint.slots import fence_slots as fence_slots
     from headrace.app.query.checkpoint.slots import slot_name as slot_name
     from headrace.app.query.checkpoint.slots import with_slots as with_slots
+    from headrace.app.query.checkpoint.spark_checkpoint import forget_unbegun as forget_unbegun
     from headrace.app.query.checkpoint.spark_checkpoint import last_begun as last_begun
     from headrace.app.query.checkpoint.spark_checkpoint import last_commit as last_commit
     from headrace.app.query.checkpoint.spark_checkpoint import last_position as last_position
@@ -45,14 +51,14 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = lazily(
     __name__,
     {
-        "at_url": "UrlCheckpoints reading_place refuse_local_stores",
+        "at_url": "FOLDER UrlCheckpoints entries newest_queries reading_place refuse_local_stores",
         "checkpoints": "BUCKETS discard done_so_far goes_on_from ready_manifests side_progress",
         "derived_topics": "build_of record_sink_name",
         "fit": "describe_graph graph_reasons",
         "manifest": "FORMAT Manifest SideProgress",
-        "rescaling": "state_of_graph with_buckets",
+        "rescaling": "QueryState Spread state_of_graph with_buckets",
         "shadow_build": ("ShadowBuild StageTarget beginning has_come_to rebuild_target stale_builds"),
         "slots": "buckets_for fence_slots slot_name with_slots",
-        "spark_checkpoint": "last_begun last_commit last_position",
+        "spark_checkpoint": "forget_unbegun last_begun last_commit last_position",
     },
 )

@@ -11,7 +11,7 @@ from headrace.app.plan.topology import makers_first, makers_of
 from headrace.app.query.checkpoint.derived_topics import build_of, is_of_another_build, outputs_now
 from headrace.app.query.checkpoint.fit import describe_query, query_reasons
 from headrace.app.query.checkpoint.manifest import FORMAT, Manifest, SideProgress
-from headrace.app.query.checkpoint.rescaling import state_of_stream, with_buckets
+from headrace.app.query.checkpoint.rescaling import Spread, state_of_stream, with_buckets
 from headrace.app.query.checkpoint.shadow_build import beginning
 from headrace.app.query.checkpoint.slots import BUCKETS
 from headrace.app.query.checkpoint.spark_checkpoint import last_position
@@ -39,6 +39,7 @@ def ready_manifests(
     progress: Mapping[str, SideProgress] | None = None,
     new_buckets: int = BUCKETS,
     say: Callable[[str], None] = lambda _: None,
+    spread: Spread | None = None,
 ) -> dict[str, Manifest]:
     """The manifest of every query; raises ConfigError if a checkpoint does not fit and may not be rebuilt.
 
@@ -65,7 +66,7 @@ def ready_manifests(
                 plan.app.name, planned, connection, (progress or {}).get(planned.name), maker, buckets
             )
         else:
-            manifest = with_buckets(folder, manifest, state_of_stream(planned), options.buckets, say)
+            manifest = with_buckets(folder, manifest, state_of_stream(planned), options.buckets, say, spread)
         manifest.write(folder)
         found[planned.name] = manifest
     return {planned.name: found[planned.name] for planned in plan.streams}

@@ -15,8 +15,9 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from headrace.checked_json import decode_fields, encode_fields
 from headrace.errors import ConfigError
-from headrace.json_files import read_json, write_json
+from headrace.json_files import write_json
 from headrace.streams import StreamSpec
 
 __all__ = ["FORMAT", "Manifest", "SideProgress"]
@@ -102,17 +103,25 @@ class Manifest:
         Raises ConfigError if a newer version wrote it, or it is damaged.
         """
         try:
-            fields = read_json(folder / _FILE)
-            return None if fields is None else cls._from_json(fields, folder)
+            data = (folder / _FILE).read_bytes()
+        except FileNotFoundError:
+            return None
+        return cls.decode(data, folder)
+
+    @classmethod
+    def decode(cls, data: bytes, folder: Path | str) -> "Manifest":
+        """The manifest of a folder from its file's bytes; raises as `read` does."""
+        try:
+            return cls._from_json(decode_fields(data, None).fields, folder)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             why = f"it has no {error}" if isinstance(error, KeyError) else str(error)
             raise ConfigError(
-                f"{folder / _FILE} is damaged ({why}); restore it from a copy, or remove the folder {folder} "
+                f"{folder}/{_FILE} is damaged ({why}); restore it from a copy, or remove the folder {folder} "
                 "to rebuild its views from the log"
             ) from None
 
     @classmethod
-    def _from_json(cls, fields: dict[str, Any], folder: Path) -> "Manifest":
+    def _from_json(cls, fields: dict[str, Any], folder: Path | str) -> "Manifest":
         if fields["format"] > FORMAT:
             raise ConfigError(
                 f"{folder} was written by a newer version (format {fields['format']}, known is {FORMAT}): "
@@ -128,5 +137,12 @@ class Manifest:
 
     def write(self, folder: Path) -> None:
         """Writes it durably, whole or not at all."""
+        write_json(folder / _FILE, self._fields())
+
+    def encode(self) -> bytes:
+        """The bytes of its file."""
+        return encode_fields(self._fields())
+
+    def _fields(self) -> dict[str, Any]:
         fields = asdict(self)
-        write_json(folder / _FILE, {**fields, _SIDE_OFFSETS: fields.pop("side_offsets")})
+        return {**fields, _SIDE_OFFSETS: fields.pop("side_offsets")}

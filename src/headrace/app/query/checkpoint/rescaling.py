@@ -23,7 +23,7 @@ from headrace.streams.engine import BucketFiles, Keys, rescale
 if TYPE_CHECKING:
     from headrace.streams.engine import StoredState
 
-__all__ = ["QueryState", "rescaled", "settle", "state_of_graph", "state_of_stream", "with_buckets"]
+__all__ = ["QueryState", "Spread", "rescaled", "settle", "state_of_graph", "state_of_stream", "with_buckets"]
 
 _OLD = "replaced"
 
@@ -46,12 +46,16 @@ class QueryState:
     lowest_us: int
 
 
+Spread = Callable[[Path, Manifest, QueryState, int], Manifest]
+"""Spreads the state of a query over so many buckets; the manifest to go on with."""
+
+
 def state_of_stream(planned: PlannedStream) -> QueryState:
     """The state of a stream's views."""
     plan = planned.plan(1)
     keys = [[each.keys] for each in plan.stateful.values()]
-    stages = [StageState(folder="", new_states=plan.new_states, keys=keys)] if keys else []
-    return QueryState(folder="buckets", stages=stages, lowest_us=NO_WATERMARK)
+    stage = StageState(folder="", new_states=plan.new_states, keys=keys)
+    return QueryState(folder="buckets", stages=[stage], lowest_us=NO_WATERMARK)
 
 
 def state_of_graph(planned: PlannedGraph) -> QueryState:
@@ -69,11 +73,17 @@ def state_of_graph(planned: PlannedGraph) -> QueryState:
 
 
 def with_buckets(
-    folder: Path, manifest: Manifest, state: QueryState, buckets: int | None, say: Callable[[str], None]
+    folder: Path,
+    manifest: Manifest,
+    state: QueryState,
+    buckets: int | None,
+    say: Callable[[str], None],
+    spread: Spread | None = None,
 ) -> Manifest:
     """The manifest to go on with: with so many buckets, or as many as there are.
 
     Where tasks write what they make (`slots`), a batch that is under way must be divided as before.
+    `spread` is for state that is kept elsewhere than in the folder.
     """
     settle(folder, manifest, state)
     if buckets is None or buckets == manifest.buckets:
@@ -81,12 +91,13 @@ def with_buckets(
     if manifest.slots and is_under_way(folder):
         say(f"{folder.name}: a batch is under way; start once more to spread state over {buckets} buckets")
         return manifest
-    return rescaled(folder, manifest, state, buckets, say)
+    changed = (spread or rescaled)(folder, manifest, state, buckets)
+    if changed.buckets != manifest.buckets:
+        say(f"{folder.name}: state is spread over {buckets} buckets instead of {manifest.buckets}")
+    return changed
 
 
-def rescaled(
-    folder: Path, manifest: Manifest, state: QueryState, buckets: int, say: Callable[[str], None]
-) -> Manifest:
+def rescaled(folder: Path, manifest: Manifest, state: QueryState, buckets: int) -> Manifest:
     """Spreads the state of a query that has stopped over so many buckets; the manifest to go on with."""
     checkpoint, last = folder / "checkpoint", last_commit(folder)
     new = checkpoint / _new_state(buckets)
@@ -100,7 +111,6 @@ def rescaled(
         after = [BucketFiles(new / stage.folder, each, manifest.query_id) for each in range(buckets)]
         for _ in rescale(before, after, last, stage.new_states, stage.keys, state.lowest_us):
             reached("bucket rescaled")
-    say(f"{folder.name}: state is spread over {buckets} buckets instead of {manifest.buckets}")
     manifest = replace(manifest, buckets=buckets)
     manifest.write(folder)
     reached("rescaled")

@@ -12,7 +12,7 @@ from typing import Any
 
 from headrace.errors import ConfigError
 
-__all__ = ["is_under_way", "last_begun", "last_commit", "last_position"]
+__all__ = ["forget_unbegun", "is_under_way", "last_begun", "last_commit", "last_position"]
 
 _HEADER = struct.Struct(">4sI")
 
@@ -30,6 +30,18 @@ def last_begun(folder: Path) -> int:
 def is_under_way(folder: Path) -> bool:
     """Whether a batch was begun that is not known to be done: it will be computed again."""
     return last_begun(folder) > last_commit(folder)
+
+
+def forget_unbegun(folder: Path, begun: int) -> bool:
+    """Removes what Spark has planned behind the batch that may have been begun; whether none is under way.
+
+    A batch that failed half-way stays: it is repeated.
+    """
+    offsets = folder / "checkpoint" / "offsets"
+    for each in range(begun + 1, last_begun(folder) + 1):
+        (offsets / f".{each}.crc").unlink(missing_ok=True)
+        (offsets / str(each)).unlink(missing_ok=True)
+    return not is_under_way(folder)
 
 
 def _last(folder: Path) -> int:

@@ -1,7 +1,8 @@
 """What is done with a batch of a query: its views, records that fell aside, progress; each at most once.
 
 `batch_output` and `batch_records` decide what goes where; `sink` writes it in the driver, `task_sink` in the
-tasks, `graph_sink` for dataflows. `side_topics` are records for topics, `counters` the words of the counters.
+tasks; `graph_batch`, `graph_records`, `graph_sink` and `graph_task_sink` are the same for dataflows.
+`side_topics` are records for topics, `counters` the words of the counters.
 """
 
 from typing import TYPE_CHECKING
@@ -15,8 +16,11 @@ if TYPE_CHECKING:
     from headrace.app.query.sinks.counters import HIDDEN as HIDDEN
     from headrace.app.query.sinks.counters import READ as READ
     from headrace.app.query.sinks.counters import SKIPPED as SKIPPED
-    from headrace.app.query.sinks.graph_sink import GraphBatch as GraphBatch
+    from headrace.app.query.sinks.graph_batch import GraphBatch as GraphBatch
+    from headrace.app.query.sinks.graph_records import GraphRecords as GraphRecords
     from headrace.app.query.sinks.graph_sink import GraphSink as GraphSink
+    from headrace.app.query.sinks.graph_task_sink import GraphTaskSink as GraphTaskSink
+    from headrace.app.query.sinks.graph_task_sink import stager_of as stager_of
     from headrace.app.query.sinks.side_topics import unfit_records as unfit_records
     from headrace.app.query.sinks.sink import OutputWriter as OutputWriter
     from headrace.app.query.sinks.sink import StreamSink as StreamSink
@@ -35,7 +39,10 @@ __getattr__, __dir__, __all__ = lazily(
         "batch_output": "BatchOutput",
         "batch_records": "BatchRecords",
         "counters": "BY_CLOCK HIDDEN READ SKIPPED",
-        "graph_sink": "GraphBatch GraphSink",
+        "graph_batch": "GraphBatch",
+        "graph_records": "GraphRecords",
+        "graph_sink": "GraphSink",
+        "graph_task_sink": "GraphTaskSink stager_of",
         "side_topics": "unfit_records",
         "sink": "OutputWriter StreamSink ViewWriter ignore row_changes write_fitting",
         "task_sink": "SlotRecords StagedView TaskSink staged_views",

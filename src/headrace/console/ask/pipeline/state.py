@@ -70,6 +70,9 @@ _EMPTY: dict[str, Any] = dict.fromkeys(
         "delay_s",
         "lag_records",
         "batch_seconds",
+        "buckets",
+        "tasks",
+        "put_ms",
         "state_rows",
         "state_bytes",
         "state_skew",
@@ -118,6 +121,9 @@ def _of_query(name: str, group: str | None, snapshot: AppSnapshot) -> Iterator[t
         yield "records_per_s", records_per_s(query, snapshot.now) if snapshot.running else 0.0
         yield "watermark", _watermark(query)
         yield "batch_seconds", query.batch_seconds
+        yield "buckets", query.buckets or None
+        yield "tasks", query.tasks or None
+        yield "put_ms", query.put_ms
         yield "error", query.error
     if group is not None:
         yield from _of_group(snapshot.lags.get(group))
@@ -166,6 +172,9 @@ def queries_state(snapshot: AppSnapshot) -> list[dict[str, Any]]:
             "restarts": query.restarts,
             "error": query.error,
             "positions": dict(query.positions),
+            "buckets": query.buckets,
+            "tasks": query.tasks,
+            "put_ms": query.put_ms,
             "updated_at": query.updated_at,
         }
         for name, query in snapshot.status.queries.items()

@@ -3,7 +3,8 @@
 A record has Spark's own files, which say what the batch reads, and the tokens of the state that it
 builds on. It is all that another machine needs to carry the batch out, again or for the first time,
 so a query's newest record is its checkpoint. That batch n - 1 is done is said by the record of batch
-n: after a failure the last batch is repeated, and finds everywhere that it has been there.
+n: after a failure the last batch is repeated, and finds everywhere that it has been there. Where a query
+comes to rest behind batch n - 1, its record of batch n does not say what that reads.
 
 A record is named by query, batch and epoch, a number that every run of an application gets from the
 log when it takes over from the run before (`headrace.app.run.ownership`). Two runs never write the
@@ -29,8 +30,16 @@ from headrace.checked_json import decode_fields, encode_fields
 from headrace.crash_points import reached
 from headrace.errors import CorruptionError
 from headrace.objects import Objects, open_objects
-from headrace.streams.engine.messages import BlobKind, decode_json
-from headrace.streams.engine.state.objects import BucketObjects, bucket_name, state_folder
+from headrace.streams.engine.messages import BlobKind
+from headrace.streams.engine.state.objects import (
+    BucketObjects,
+    Receipt,
+    bucket_name,
+    bucket_of,
+    read_receipts,
+    state_folder,
+)
+from headrace.streams.engine.state.report import BucketState, held_state
 
 __all__ = [
     "MANIFEST",
@@ -38,6 +47,8 @@ __all__ = [
     "CheckpointRecords",
     "StateAtUrl",
     "newest_record",
+    "put_record",
+    "record_at_rest",
     "record_name",
     "recorded",
     "restore",
@@ -140,7 +151,7 @@ class CheckpointRecords:
     """The records of one query, as its driver puts them, in whatever runs of Spark's query; for one thread.
 
     `checkpoint` is the folder on this machine in which Spark keeps its own files, and `restored` the
-    record that they were restored from.
+    record that they were restored from. `held` is what the last batch of this run has left.
     """
 
     def __init__(
@@ -157,6 +168,7 @@ class CheckpointRecords:
         if restored is not None:
             self._tokens = {restored.batch - 1: restored.tokens}
         self._is_tidy = False
+        self.held: HeldAtUrl | None = None
 
     def begin(self, batch: int) -> None:
         """Before a batch is carried out: its record is there, and this run was still the owner then."""
@@ -173,17 +185,25 @@ class CheckpointRecords:
             files=spark_files(self._checkpoint, batch),
             tokens=self._tokens[batch - 1],
         )
-        objects.put(f"{state.folder}/{record.name}", [record.encode()])
+        put_record(objects, state.folder, record)
         reached("record put")
         self._require_owner()
         objects.remove([f"{state.folder}/{record_name(state.query, batch - _KEPT, state.epoch)}"])
         if not self._is_tidy:
             self._is_tidy = True
-            remove_earlier(objects, state)
+            remove_earlier(objects, state, record.tokens)
+
+    def rest(self) -> None:
+        """Behind a batch that is done, when no other will be begun: nothing has to be repeated."""
+        state, batch = self.state, max(self._tokens) + 1
+        record = record_at_rest(state.query, self._checkpoint, batch, state.epoch, self._tokens[batch - 1])
+        put_record(open_objects(state.url), state.folder, record)
+        self._require_owner()
 
     def end(self, batch: int, receipts: Iterable[bytes]) -> None:
         """The batch is done: its output is everywhere. The receipts are those of all its buckets."""
-        tokens = {place: token for each in receipts for place, token in decode_json(each).items()}
+        found = {place: each for blob in receipts for place, each in read_receipts(blob).items()}
+        tokens = {place: each.token for place, each in found.items()}
         before = self._tokens[batch - 1]
         if before and before.keys() != tokens.keys():
             raise CorruptionError(
@@ -191,6 +211,29 @@ class CheckpointRecords:
                 f"before it {len(before)}; stop the run and start it again"
             )
         self._tokens = {batch - 1: before, batch: tokens}
+        self.held = HeldAtUrl(batch=batch, receipts=found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldAtUrl:
+    """What a batch has left of state, for onlookers."""
+
+    batch: int
+    receipts: Mapping[str, Receipt]
+
+    @property
+    def put_ms(self) -> float | None:
+        """The longest that the state of a bucket took to be put; None if there is none."""
+        return max((each.put_ms for each in self.receipts.values()), default=None)
+
+    def by_stage(self) -> dict[int, list[BucketState]]:
+        """The buckets of each stage, as `read_buckets` has those of a folder."""
+        found: dict[int, list[BucketState]] = {}
+        for place, each in self.receipts.items():
+            stage, bucket = map(int, place.split("/"))
+            states = tuple(map(held_state, each.held))
+            found.setdefault(stage, []).append(BucketState(bucket, self.batch, each.bytes, states))
+        return {stage: sorted(each, key=lambda state: state.bucket) for stage, each in found.items()}
 
 
 class Receipts:
@@ -219,11 +262,33 @@ def recorded(records: CheckpointRecords | None, batch: int) -> Iterator[Receipts
         records.end(batch, receipts.found)
 
 
-def spark_files(checkpoint: Path, batch: int) -> dict[str, str]:
-    """What Spark needs of its files, by name, to carry out this batch elsewhere."""
-    names = ["metadata", f"offsets/{batch}"]
+def put_record(objects: Objects, folder: str, record: CheckpointRecord) -> None:
+    """Puts it where `newest_record` finds it."""
+    objects.put(f"{folder}/{record.name}", [record.encode()])
+
+
+def record_at_rest(
+    query: str, checkpoint: Path, batch: int, epoch: int, tokens: Mapping[str, str]
+) -> CheckpointRecord:
+    """The record of the batch that comes next, which says what it reads only if it was begun."""
+    return CheckpointRecord(
+        query=query,
+        batch=batch,
+        epoch=epoch,
+        files=spark_files(checkpoint, batch, is_begun=(checkpoint / "offsets" / str(batch)).exists()),
+        tokens=tokens,
+    )
+
+
+def spark_files(checkpoint: Path, batch: int, *, is_begun: bool = True) -> dict[str, str]:
+    """What Spark needs of its files, by name, to carry out this batch elsewhere.
+
+    It looks for the offsets of two batches, the last that it knows of and the one before that.
+    """
+    last = batch if is_begun else batch - 1
+    names = ["metadata", *(f"offsets/{each}" for each in (last, last - 1) if each >= 0)]
     if batch:
-        names += [f"offsets/{batch - 1}", f"commits/{batch - 1}"]
+        names.append(f"commits/{batch - 1}")
     return {name: (checkpoint / name).read_text() for name in names}
 
 
@@ -235,10 +300,10 @@ def restore(record: CheckpointRecord, checkpoint: Path) -> None:
         path.write_text(text)
 
 
-def remove_earlier(objects: Objects, state: StateAtUrl) -> None:
+def remove_earlier(objects: Objects, state: StateAtUrl, tokens: Mapping[str, str]) -> None:
     """Removes what earlier runs have left of this query, and of those that it has replaced.
 
-    Its first record is there, so nobody will ask for theirs.
+    Its first record is there, so nobody will ask for theirs; nor for buckets that are not in `tokens`.
     """
     for name in objects.names(state.folder):
         owner, _, rest = name.rpartition("/")[2].partition(".")
@@ -247,3 +312,6 @@ def remove_earlier(objects: Objects, state: StateAtUrl) -> None:
             objects.remove([name])
             if owner not in (state.query, MANIFEST):
                 objects.remove(objects.names(state_folder(owner)))
+    if tokens:
+        kept = objects.names(state_folder(state.query))
+        objects.remove([each for each in kept if bucket_of(each) not in tokens])

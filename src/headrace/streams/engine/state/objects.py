@@ -8,19 +8,39 @@ An attempt that is forgotten, or the worker of a driver that has been replaced, 
 nobody will ask for.
 """
 
-from collections.abc import Sequence
-from typing import ClassVar
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
 
 from headrace.crash_points import reached
 from headrace.errors import CorruptionError
 from headrace.objects import Objects
-from headrace.streams.engine.messages import encode_json
+from headrace.streams.engine.messages import decode_json, encode_json
 from headrace.streams.engine.state.entries import decode_entry, encode_entry, whose
 from headrace.streams.engine.state.log import Head
 
-__all__ = ["BucketObjects", "bucket_name", "state_folder"]
+__all__ = ["BucketObjects", "Receipt", "bucket_name", "bucket_of", "read_receipts", "state_folder"]
 
 _MOST_HEADS = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """What the driver is told of an entry that has been put: its token, and for onlookers what it holds.
+
+    `bytes` are those of all entries that count, `held` is that of the head, and `put_ms` the time it took.
+    """
+
+    token: str
+    bytes: int
+    held: Sequence[Mapping[str, Any]]
+    put_ms: float
+
+
+def read_receipts(blob: bytes) -> dict[str, Receipt]:
+    """By stage and bucket."""
+    return {place: Receipt(**each) for place, each in decode_json(blob).items()}
 
 
 def state_folder(query: str) -> str:
@@ -30,6 +50,12 @@ def state_folder(query: str) -> str:
 
 def bucket_name(stage: int, bucket: int) -> str:
     """A bucket among those of a query."""
+    return f"{stage}/{bucket}"
+
+
+def bucket_of(name: str) -> str:
+    """The bucket that an entry is of, by the name of its object."""
+    _, _, stage, bucket, _ = name.split("/")
     return f"{stage}/{bucket}"
 
 
@@ -68,8 +94,16 @@ class BucketObjects:
 
     def put(self, head: Head, blobs: Sequence[bytes]) -> None:
         reached("state written")
+        began = time.monotonic()
         self._objects.put(self._name(head.number, head.token), encode_entry(head, blobs))
-        self.receipt = encode_json({self._bucket: head.token})
+        put_ms = 1000 * (time.monotonic() - began)
+        receipt = Receipt(
+            token=head.token,
+            bytes=head.snapshot_bytes + head.delta_bytes,
+            held=head.held,
+            put_ms=round(put_ms, 1),
+        )
+        self.receipt = encode_json({self._bucket: asdict(receipt)})
         self._heads[head.token] = head
         while len(self._heads) > _MOST_HEADS:
             del self._heads[next(iter(self._heads))]

@@ -12,7 +12,7 @@ from headrace.errors import CorruptionError
 from headrace.streams.engine.state.files import BucketFiles
 from headrace.streams.engine.state.log import Head
 
-__all__ = ["BucketState", "HeldState", "InputRows", "read_buckets"]
+__all__ = ["BucketState", "HeldState", "InputRows", "held_state", "read_buckets"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def read_buckets(folder: Path) -> Iterator[BucketState]:
         found = _newest(folder / str(bucket), BucketFiles(folder, bucket, None))
         if found is not None:
             head, disk_bytes = found
-            yield BucketState(bucket, head.number, disk_bytes, tuple(map(_state, head.held)))
+            yield BucketState(bucket, head.number, disk_bytes, tuple(map(held_state, head.held)))
 
 
 def _newest(folder: Path, files: BucketFiles) -> tuple[Head, int] | None:
@@ -69,7 +69,8 @@ def _sizes(folder: Path) -> Iterator[tuple[Path, int]]:
             continue
 
 
-def _state(held: object) -> HeldState:
+def held_state(held: object) -> HeldState:
+    """What a head says of one state."""
     assert isinstance(held, dict)
     inputs = zip(held["rows"], held["oldest_us"], strict=True)
     return HeldState(held["bytes"], tuple(InputRows(rows, oldest_us) for rows, oldest_us in inputs))

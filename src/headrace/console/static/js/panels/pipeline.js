@@ -31,8 +31,11 @@ export async function show({ root, query, signal }) {
     for (const [id, box] of boxes) box.element.setAttribute("aria-pressed", String(id === node.id));
     showNode(detail, node, signal).then(() => detail.scrollIntoView({ block: "nearest" }));
   };
-  root.append(legend(graph.nodes), drawing(graph, boxes, choose), detail);
+  const cluster = h("p", { class: "cluster", "aria-live": "off" });
+  say(cluster, clusterText(pipelines.cluster));
+  root.append(legend(graph.nodes), cluster, drawing(graph, boxes, choose), detail);
   watch(({ status }) => {
+    if (status.pipelines) say(cluster, clusterText(status.pipelines.cluster));
     for (const node of status.pipelines ? graphOf(status.pipelines).nodes : []) boxes.get(node.id)?.update(node);
   }, signal);
   const wanted = graph.nodes.find((node) => node.id === query.get("node"));
@@ -116,6 +119,11 @@ function clipped(text, width, font) {
 }
 
 
+const clusterText = (cluster) => (cluster ? `Spark at ${cluster.master}: ${count(cluster.executors, "executor")}, ${count(cluster.cores, "task")} at a time` : "");
+
+/** How far a query is spread: tasks, and the buckets of its state. */
+const spreadText = (node) => (node.tasks ? `${count(node.tasks, "task")}, ${count(node.buckets, "bucket")}` : null);
+
 const kindText = (node) => (typeof node.stage === "number" ? `${node.kind} · stage ${node.stage}` : node.kind);
 
 const flowOf = (node) => (typeof node.records_per_s === "number" ? rate(node.records_per_s) : "");
@@ -139,6 +147,7 @@ async function showNode(place, node, signal) {
   const rows = h("div", { class: "sample" });
   put(place, h("header", {}, h("h2", {}, titleOf(node)), linkOf(node)),
     facts([["Kind", node.kind], ["Description", node.label !== titleOf(node) ? node.label : null], ["State", node.state], ["Rate", flowOf(node) || null],
+      ["Spread over", spreadText(node)], ["Slowest put of state", typeof node.put_ms === "number" ? `${node.put_ms.toFixed(0)} ms` : null],
       ["Keeps", typeof node.state_rows === "number" ? `${count(node.state_rows, "row")}, ${bytes(node.state_bytes)}` : null],
       ["Skew", typeof node.state_skew === "number" ? `${node.state_skew.toFixed(1)} × the median bucket` : null],
       ["Oldest", moment(node.state_oldest) ? time(node.state_oldest) : null], ["Planned", node.why || null],
