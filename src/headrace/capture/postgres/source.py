@@ -396,7 +396,7 @@ class _Session:
                 self._look_again()
             if self._is_due(now):
                 yield self._moved()
-            if now >= wait_until:
+            if now >= wait_until and self.stream.is_drained:
                 return
             if self._is_awaited() and now >= self._nudge_at:
                 _nudge(self.queries)

@@ -26,6 +26,7 @@ class ReplicationStream:
         self.sent_lsn = start_lsn
         self._told_at = time.monotonic()
         self._asked_at = 0.0
+        self.is_drained = True
         names = literal(identifier(publication)).lstrip()
         connection.start_replication(
             f"START_REPLICATION SLOT {identifier(slot)} LOGICAL {format_lsn(start_lsn)} "
@@ -35,8 +36,11 @@ class ReplicationStream:
     def next(self, wait_s: float) -> WalData | None:
         """The next message of the plugin; None if none comes within `wait_s`, or a keepalive says so.
 
-        After None, everything before `sent_lsn` was handed over.
+        After None, everything before `sent_lsn` was handed over. More may have arrived behind a keepalive,
+        which the server sends after every transaction while it waits for our acknowledgement: only then
+        `is_drained` is false.
         """
+        self.is_drained = True
         until = None
         while True:
             body = self._connection.stream(None)
@@ -52,6 +56,7 @@ class ReplicationStream:
                 self._received_lsn = max(self._received_lsn, message.lsn)
                 return message
             if self._keepalive(message):
+                self.is_drained = False
                 return None
 
     def rows_of(self, tables: RowTables) -> tuple[bytes, FoundMessages]:

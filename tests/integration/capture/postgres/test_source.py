@@ -2,10 +2,11 @@
 
 import orjson
 import pytest
+from tests.integration.capture.conftest import wait_until
 from tests.integration.capture.postgres.databases import Database
 from tests.integration.capture.postgres.following import Folded, Follower
 
-from headrace.capture import CaptureSpec, SourceChanged, open_source
+from headrace.capture import CaptureSpec, SourceChanged, one_by_one, open_source
 from headrace.capture.postgres import PostgresAddress, PostgresSource
 from headrace.capture.postgres.wire.connection import Connection, ServerError
 from headrace.errors import ConfigError, HeadraceError, RequestError, RetriableError
@@ -90,6 +91,21 @@ def test_rows_from_before_are_read_and_changes_follow(database):
     assert (ops(folded)[2:], values(folded)) == ("uddc", [{"id": 9, "v": "c"}])
     update = folded.log[2]
     assert b'"txId":' in update.source and b'"lsn":' in update.source
+
+
+def test_small_transactions_that_have_arrived_are_read_at_once(database):
+    """The server puts a keepalive behind each of them, until the last one is acknowledged."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    source = database.source()
+    source.connect(None)
+    list(source.transactions(0))
+    sent = "SELECT sent_lsn >= pg_current_wal_lsn() FROM pg_stat_replication"
+    for number in range(30):
+        database.run(f"INSERT INTO t VALUES ({number})")
+        wait_until(lambda: database.run(sent) == [("t",)])
+    keys = [item.key for each in source.transactions(5) for item in one_by_one(each.changes)]
+    source.close()
+    assert len(keys) == 30
 
 
 def test_a_truncated_table_is_empty(database):
