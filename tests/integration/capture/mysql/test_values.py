@@ -58,7 +58,8 @@ ZOO = {
            {"x": 1.5, "y": -2.0, "wkb": "AQEAAAAAAAAAAAD4PwAAAAAAAADA", "srid": None}),
     "ge": ("geometry", "ST_GeomFromText('LINESTRING(0 0,1 1)')",
            {"wkb": "AQIAAAACAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAPA/AAAAAAAA8D8=", "srid": None}),
-    "nu": ("int", "NULL", None), "iu2": ("int unsigned", "4000000000", 4000000000), "i2": ("int", "-4", -4),
+    "nu": ("int", "NULL", None), "ny": ("int", "-6", -6),
+    "iu2": ("int unsigned", "4000000000", 4000000000), "i2": ("int", "-4", -4),
 }  # fmt: skip
 OF_MARIADB = {
     "js": ("json", "'{\"b\": [1, 2.50]}'", '{"b": [1, 2.50]}'),

@@ -12,8 +12,7 @@ __all__ = ["TableMap", "read_table_map", "table_id"]
 
 _SIGNEDNESS, _DEFAULT_CHARSET, _COLUMN_CHARSET, _COLUMN_NAME, _SET_VALUES, _ENUM_VALUES = range(1, 7)
 _GEOMETRY_TYPE, _KEY, _KEY_WITH_PREFIX, _LABEL_CHARSET, _LABEL_COLUMN_CHARSET = range(7, 12)
-_NUMERIC = (1, 2, 3, 4, 5, 8, 9, 246)
-_YEAR = 13
+_NUMERIC = (1, 2, 3, 4, 5, 8, 9, 13, 246)
 _CHARACTER = (15, 249, 250, 251, 252, 253, 254, 140, 141)
 _ENUM, _SET, _GEOMETRY = 247, 248, 255
 _META_BYTES = {
@@ -50,7 +49,7 @@ def table_id(body: bytes) -> int:
 def read_table_map(body: bytes, charsets: Mapping[int, str], *, is_mariadb: bool) -> TableMap:
     """`charsets` are the character sets of collations; CorruptionError for what is no table map.
 
-    MariaDB counts YEAR among numbers with a sign, and geometries among those with a character set.
+    MariaDB counts geometries among columns with a character set. Both count YEAR among numbers with a sign.
     """
     read = Body(body, "a table map")
     number = read.unsigned(6)
@@ -92,7 +91,6 @@ class _Details:
         self.columns = columns
         self._charsets = charsets
         self._codes = [type_code(each.code, each.meta)[0] for each in columns]
-        self._numeric = (*_NUMERIC, _YEAR) if is_mariadb else _NUMERIC
         self._character = (*_CHARACTER, _GEOMETRY) if is_mariadb else _CHARACTER
 
     def apply(self, fields: Mapping[int, bytes]) -> None:
@@ -120,7 +118,7 @@ class _Details:
 
     def _signs(self, said: bytes) -> None:
         """One bit for each number, the first one highest."""
-        for order, place in enumerate(self._places(lambda code: code in self._numeric)):
+        for order, place in enumerate(self._places(lambda code: code in _NUMERIC)):
             byte = order // 8
             if byte < len(said) and said[byte] >> (7 - order % 8) & 1:
                 self.columns[place] = replace(self.columns[place], is_unsigned=True)
