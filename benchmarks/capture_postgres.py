@@ -3,11 +3,13 @@
 One load, three slots: each reader gets the same bytes of the same log, one after the other, so
 that a shared machine changes its speed for all of them. The reader of our own is measured
 twice: decoding alone, and all the way into topics in transactions, with cuts and state. The
-snapshot is of the same rows.
+snapshot is of the same rows. Debezium does the same on Kafka Connect and a real Kafka.
 """
 
+import contextlib
 import os
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -17,7 +19,9 @@ from typing import Self
 
 from headrace.capture import (
     CaptureRun,
+    CaptureSpec,
     CaptureWriter,
+    Catalog,
     Change,
     ChangeBlock,
     EncodedChanges,
@@ -44,6 +48,9 @@ ROWS = (
     "FROM generate_series({first}, {last}) g"
 )
 BAR_OF_SENDER = 0.7
+BAR_OF_DEBEZIUM, BAR_OF_DEBEZIUMS_SNAPSHOT = 8, 15
+BAR_OF_LAG_MS = 50
+LAG_S = 20
 
 
 @dataclass(frozen=True)
@@ -77,6 +84,8 @@ def _compare(
     database.query(TABLE)
     start = _set_up(database, "decoder")
     _set_up(database, "sender")
+    database.query("CREATE PUBLICATION debezium FOR TABLE orders")
+    database.query("SELECT pg_create_logical_replication_slot('debezium', 'pgoutput')")
     with RunningCapture(bootstrap, _source(database, "topics"), "topics") as capture:
         capture.wait_streaming()
     for first in range(1, rows + 1, per_transaction):
@@ -93,7 +102,61 @@ def _compare(
     for each in (decoder, topics):
         ratio = each.rows / each.wall_s / (sender.rows / sender.wall_s)
         print(f"{each.name}: {ratio:.2f} of the sender by the wall (bar {BAR_OF_SENDER})")
+    _beside_debezium(database, topics, snapshot, rows)
+    _print_lag(server, database, bootstrap, rows)
     return decoder.rows == topics.rows == snapshot.rows == rows
+
+
+def _beside_debezium(database: Postgres, topics: Measured, snapshot: Measured, rows: int) -> None:
+    from capture_debezium import Debezium, lags
+
+    with tempfile.TemporaryDirectory() as folder, Debezium(Path(folder)) as debezium:
+        with debezium.connector(database, "no_data"):
+            streamed = debezium.measured("Debezium, changes to topics", rows)
+            found = lags(
+                debezium.bootstrap, "debezium.public.orders", database, first=rows + 1, seconds=LAG_S
+            )
+        with debezium.connector(database, "always"):
+            read = debezium.measured("Debezium, a snapshot to topics", rows)
+    print(streamed, read, sep="\n")
+    _print_ratio(topics, streamed, BAR_OF_DEBEZIUM)
+    _print_ratio(snapshot, read, BAR_OF_DEBEZIUMS_SNAPSHOT)
+    _print_lags("Debezium", found)
+
+
+def _print_ratio(ours: Measured, theirs: Measured, bar: int) -> None:
+    wall = ours.rows / ours.wall_s / (theirs.rows / theirs.wall_s)
+    cpu = ours.rows / ours.cpu_s / (theirs.rows / theirs.cpu_s)
+    print(
+        f"{ours.name}: {wall:.1f} times Debezium by the wall, {cpu:.1f} times by processor time (bar {bar})"
+    )
+
+
+def _print_lag(server: PostgresProcess, database: Postgres, bootstrap: str, rows: int) -> None:
+    """From commit to topic, of `headrace capture run` in a process of its own."""
+    from capture_debezium import lags
+
+    first = rows + LAG_S * 1000 + 1
+    spec = CaptureSpec(name="lag", url=server.url(), tables=("orders",))
+    with contextlib.closing(Catalog(Connection(bootstrap_servers=bootstrap))) as catalog:
+        catalog.add(spec)
+        command = [str(Path(sys.executable).with_name("headrace")), "capture", "run", "-b", bootstrap]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+            while (catalog.refresh()["lag"].status or {}).get("state") != "streaming":
+                time.sleep(0.1)
+            found = lags(bootstrap, "lag.public.orders", database, first=first, seconds=LAG_S)
+            process.terminate()
+    _print_lags("ours", found)
+
+
+def _print_lags(name: str, found: list[float]) -> None:
+    from capture_debezium import percentile
+
+    p50, p99 = percentile(found, 0.5), percentile(found, 0.99)
+    print(
+        f"{name}, from commit to topic at 1,000 rows/s: p50 {p50:.1f} ms, p99 {p99:.1f} ms "
+        f"({len(found):,} rows, bar {BAR_OF_LAG_MS} ms)"
+    )
 
 
 def _set_up(database: Postgres, name: str) -> Position:
