@@ -71,7 +71,7 @@ def test_each_change_is_written_once_while_the_worker_is_killed(
         return [each.value["after"]["name"] for each in records if each.value and each.value["op"] == "u"]
 
     with hosted(bootstrap, spec, PATIENCE_S) as capture:
-        assert len(folded(read_topic(bootstrap, topic))) == ROWS
+        wait_until(lambda: len(folded(read_topic(bootstrap, topic))) == ROWS, PATIENCE_S)
         named = [f"n{each}" for each in range(120)]
         for number, name in enumerate(named):
             database.run(f"UPDATE customers SET name = '{name}' WHERE id = 7")
