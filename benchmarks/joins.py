@@ -1,14 +1,14 @@
 """Claim: joins of streams at 3 times the speed of the best of the others, tables and groups at 2 times.
 
-    python benchmarks/joins.py [--quick] [--rows 2000000] [--rounds 3] [--only ours,flink,spark] [--kinds …]
+    python benchmarks/joins.py [--quick] [--rows 2000000] [--rounds 3] [--only ours,flink] [--kinds …]
 
 The same JSON for everybody (see `joins_data.py`), that many rows in each topic: an application of
-ours on our log, its view kept in Parquet; Flink SQL and Spark's own stream-stream join, both on a
-real Kafka. Every system is a process that stays for the whole run. It first answers once with its
-results written, which warms it up and is checked against DuckDB's answer to the same question over
-the same rows; no ratio is printed for a system whose results differ. Then come the rounds, system
-after system; the best round counts, and the peers write nothing. Seconds of the processor, of a
-system's whole process tree, stand beside them.
+ours on our log, its view kept in Parquet; Flink SQL, Spark's own stream-stream join and Kafka
+Streams' foreign-key join, all on a real Kafka. Every system is a process that stays for the whole
+run. It first answers once with its results written, which warms it up and is checked against
+DuckDB's answer to the same question over the same rows; no ratio is printed for a system whose
+results differ. Then come the rounds, system after system; the best round counts, and the peers
+write nothing. Seconds of the processor, of a system's whole process tree, stand beside them.
 """
 
 import argparse
@@ -35,12 +35,19 @@ from windows import FLINK_KAFKA, SPARK_KAFKA
 from headrace.client import Connection, consumer
 from headrace.testing.broker import BrokerProcess
 from headrace.testing.kafka import KafkaServer
+from headrace.testing.kafka_process import KAFKA_VERSION, find_peer_java
+from headrace.testing.maven import fetch_jars
 
 HERE = Path(__file__).parent
-SYSTEMS = ("ours", "flink", "spark")
+SYSTEMS = ("ours", "flink", "spark", "kafka-streams")
 KINDS = {"stream-stream": 3.0, "as of": 3.0, "table-table": 2.0, "group": 2.0}  # and the bar
 INPUTS = {"stream-stream": 2, "as of": 2, "table-table": 2, "group": 1}
-ONLY_OF = {"spark": ("stream-stream",)}
+ONLY_OF = {"spark": ("stream-stream",), "kafka-streams": ("table-table",)}
+KAFKA_STREAMS = (
+    ("org.apache.kafka", "kafka-streams", KAFKA_VERSION),
+    ("com.fasterxml.jackson.core", "jackson-databind", "2.19.2"),
+    ("org.slf4j", "slf4j-simple", "1.7.36"),
+)
 
 NEWEST = "qualify row_number() over (partition by {key} order by {order} desc) = 1"
 CUSTOMERS = f"(select * from customers {NEWEST.format(key='customer', order='version')})"
@@ -68,6 +75,10 @@ def command_of(system: str) -> Command:
         python = python_with("flink", "apache-flink==2.3.0")
         surroundings["PEER_JARS"] = jars("flink-kafka", FLINK_KAFKA, ("flink-sql-connector-kafka",))
         return [python, peers, system], surroundings
+    if system == "kafka-streams":
+        folder = fetch_jars("Kafka Streams", f"kafka-streams-{KAFKA_VERSION}", KAFKA_STREAMS)
+        java = [str(find_peer_java()), "-Xmx4g", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
+        return [*java, "-cp", f"{folder}/*", str(HERE / "KafkaStreamsPeer.java")], surroundings
     python = python_with(*SPARK_400)
     wanted = ("spark-sql-kafka", "spark-token-provider-kafka", "kafka-clients", "commons-pool2")
     surroundings["PEER_JARS"] = jars("spark-kafka-4.0.0", SPARK_KAFKA, wanted)
