@@ -9,7 +9,7 @@ import json
 import pytest
 from app_runs import BASE_MS, catch_up, new_topic, options
 
-from headrace import App, agg, tumbling
+from headrace import App, agg, sliding, tumbling
 from headrace.app.verify import verified
 from headrace.client import producer
 from headrace.client.topics import TopicSettings, ensure_topics
@@ -48,6 +48,10 @@ def shop(topics, store):
     @app.view
     def per_name():
         return with_customers.window(tumbling("10 seconds"), by="name").agg(orders=agg.count())
+
+    @app.view
+    def recent():
+        return with_customers.window(sliding("4 seconds"), by="customer").agg(orders=agg.count())
 
     @app.view(key="number")
     def with_rates():
@@ -107,6 +111,8 @@ def test_a_stream_is_joined_with_any_table_and_windows_wait_for_corrections(our_
         (1, "ADA"), (4, "BOB"), (5, None), (6, None), (9, "EVE"),
     ]  # fmt: skip
     assert shown(store, "per_name", "name", "orders") == [("ADA", 1), ("BOB", 1), ("EVE", 1), (None, 2)]
+    recent = shown(store, "recent", "window_end", "orders")
+    assert [(at.second, count) for at, count in recent] == [(1, 1), (4, 2), (5, 2), (6, 3), (9, 2)]
     assert shown(store, "with_rates", "number", "tenfold") == [
         (1, 20), (4, 20), (5, 20), (6, None), (9, 30),
     ]  # fmt: skip
@@ -114,6 +120,6 @@ def test_a_stream_is_joined_with_any_table_and_windows_wait_for_corrections(our_
     told = []
     verdicts = verified(shop(topics, store), options(our_log, tmp_path / "data"), on_message=told.append)
     assert {each.view: (each.failure, each.differences) for each in verdicts} == dict.fromkeys(
-        ("current_rates", "with_names", "per_name", "with_rates"), (None, ())
+        ("current_rates", "with_names", "per_name", "recent", "with_rates"), (None, ())
     )
     assert any("with_counts: not verified" in each and "read first" in each for each in told)
