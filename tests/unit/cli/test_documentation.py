@@ -104,7 +104,17 @@ def test_every_command_takes_json(path):
 # They are a log, start one, look one up, or need none.
 WITHOUT_A_LOG = {
     f"headrace {name}"
-    for name in ("broker", "console", "demo", "plan", "state", "snapshot", "hooks test", "capture check")
+    for name in (
+        "broker",
+        "console",
+        "demo",
+        "plan",
+        "state",
+        "snapshot",
+        "hooks test",
+        "capture check",
+        "capture fetch",
+    )
 }
 
 
