@@ -131,7 +131,8 @@ def test_a_running_application_stops_between_batches_and_its_tasks_may_be_others
     def keep_sending():
         part = 0
         while not ended.wait(0.2):
-            send(our_log, topic, [event(part + each / 10) for each in range(10)], part % 2)
+            place = ("here", "elsewhere")[part // 2 % 2]
+            send(our_log, topic, [event(part + each / 10, place) for each in range(10)], part % 2)
             part += 1
 
     sender = threading.Thread(target=keep_sending)
