@@ -3,11 +3,11 @@
 import contextlib
 import json
 import random
-import sqlite3
 import zlib
 
 import pytest
 from app_runs import BASE_MS, catch_up, kept_running, new_topic, options, wait_until
+from forged_rows import forge, where_greatest
 
 from headrace import App, agg, tumbling
 from headrace.app.query import READ
@@ -19,7 +19,7 @@ from headrace.views import open_store
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 FIELDS = ("at", "clicked_at", "since", "at", "since")  # that have the time, topic by topic
-# A column of each view that tampering changes.
+# A column of each view in which a wrong value is written.
 VIEWS = {
     "outcomes": "words",
     "all_of_both": "words",
@@ -153,16 +153,7 @@ def put_last(log, names):
     assert client.flush(60) == 0
 
 
-def tamper(database, view, column):
-    """Changes a row of a view, or those like it, behind everybody's back: how many."""
-    with contextlib.closing(sqlite3.connect(database)) as connection:
-        tables = connection.execute("select name from sqlite_master where type = 'table'")
-        (table,) = [name for (name,) in tables if name.endswith(f"_{view}") or name == view]
-        value = {"n": "n + 1", "words": "'?'", "price": "0.5"}[column]
-        one = f'(select max({column}) from "{table}")'
-        changed = connection.execute(f'update "{table}" set {column} = {value} where {column} = {one}')
-        connection.commit()
-        return changed.rowcount
+WRONG = {"n": lambda count: count + 1, "words": lambda _: "?", "price": lambda _: 0.5}
 
 
 @pytest.mark.parametrize(
@@ -203,7 +194,10 @@ def test_views_of_joins_by_time_are_proved_from_the_log_and_a_changed_row_is_fou
     assert found["corrected"].reflected.inputs[names[3]]["corrected"]
     if "alike" in chosen:
         assert (found["alike"].rows, found["alike"].hidden > 0) == (2, True)
-    changed = {view: tamper(tmp_path / "views.db", view, VIEWS[view]) for view in chosen}
+    changed = {
+        view: forge(store, view, where_greatest(VIEWS[view], VIEWS[view], WRONG[VIEWS[view]]))
+        for view in chosen
+    }
     assert all(changed.values())
     wrong = {each.view: each for each in verified(app, options(our_log, data))}
     assert {name: (each.failure, len(each.differences)) for name, each in wrong.items()} == {

@@ -6,6 +6,7 @@ from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
 
+import pyarrow as pa
 import pytest
 from app_runs import (
     BASE_MS,
@@ -19,6 +20,7 @@ from app_runs import (
     send,
     wait_until,
 )
+from forged_rows import put_rows
 from tests.integration.console.http_client import ask
 from tests.integration.prometheus_text import parse
 from topics import add_partitions, create_topic, delete_records
@@ -30,6 +32,7 @@ from headrace.app.status.status import read_status
 from headrace.app.verify.command import verified
 from headrace.cli.main import run
 from headrace.client import GroupOffsets, declare_watermark, producer
+from headrace.views import open_store
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -194,41 +197,41 @@ def require_that_a_view_that_fails_keeps_no_other_from_being_verified(file, data
     found = {each["view"]: each for each in json.loads(printed)["views"]}
     assert (code, list(found)) == (1, ["gaps", "latest", "time", "offsets"])
     assert f"no longer has {name}-gaps-0 before 3" in found["gaps"]["failure"]
-    assert "no such table: time" in found["time"]["failure"]
+    assert "table 'time' is damaged: it is missing" in found["time"]["failure"]
     assert [found[view]["equal"] for view in found] == [False, True, False, True]
     for view in ("latest", "offsets"):
         assert (found[view]["failure"], found[view]["rows"], found[view]["different"]) == (None, 2, 0)
 
 
 def require_that_verify_finds_differences(file, data, log, capsys):
-    """A row changed, one deleted and one added behind everybody's back: found, named, and exit code 1."""
+    """A row that is wrong, one that is missing and one too many: found, named, and exit code 1."""
 
     def verify():
         arguments = ["--data", str(data), "--bootstrap", log.bootstrap_servers]
         capsys.readouterr()
         return run(["verify", str(file), "latest", *arguments]), capsys.readouterr().out
 
-    with closing(sqlite3.connect(data / "views.db", isolation_level=None)) as views:
-        rows = views.execute("SELECT * FROM latest").fetchall()
-        columns = [each[1] for each in views.execute("PRAGMA table_info(latest)")]
-        views.execute("UPDATE latest SET total = total + 1 WHERE place = 'a'")
-        views.execute("DELETE FROM latest WHERE place = 'b'")
-        added = ["c" if name == "place" else value for name, value in zip(columns, rows[0], strict=True)]
-        places = ", ".join("?" * len(columns))
-        views.execute(f"INSERT INTO latest VALUES ({places})", added)
-        code, printed = verify()
-        assert code == 1
-        assert "latest: DIFFERENT" in printed and "3 rows differ" in printed
-        lines = {place: line for line in printed.splitlines() for place in "abc" if f"'{place}'" in line}
-        assert all(line.startswith("latest {'place': ") for line in lines.values())
-        assert "served {" in lines["a"] and "recomputed {" in lines["a"]
-        assert "served None" in lines["b"] and "recomputed None" in lines["c"]
-        assert "gaps" not in printed and "offsets" not in printed, "the one view that was named"
+    store = f"sqlite:///{data}/views.db"
+    with closing(open_store(store)) as views:
+        right = views.read("latest")
+    a, b = (next(each for each in right.to_pylist() if each["place"] == place) for place in "ab")
+    wrong = [a | {"total": a["total"] + 1}, a | {"place": "c"}]
+    put_rows(store, "latest", rows_like(right, wrong), removed=rows_like(right, [b]))
+    code, printed = verify()
+    assert code == 1
+    assert "latest: DIFFERENT" in printed and "3 rows differ" in printed
+    lines = {place: line for line in printed.splitlines() for place in "abc" if f"'{place}'" in line}
+    assert all(line.startswith("latest {'place': ") for line in lines.values())
+    assert "served {" in lines["a"] and "recomputed {" in lines["a"]
+    assert "served None" in lines["b"] and "recomputed None" in lines["c"]
+    assert "gaps" not in printed and "offsets" not in printed, "the one view that was named"
+    put_rows(store, "latest", right, removed=rows_like(right, wrong[1:]))
+    code, printed = verify()
+    assert code == 0 and "latest: equal" in printed
 
-        views.execute("DELETE FROM latest")
-        views.executemany(f"INSERT INTO latest VALUES ({places})", rows)
-        code, printed = verify()
-        assert code == 0 and "latest: equal" in printed
+
+def rows_like(rows, chosen):
+    return pa.Table.from_pylist(chosen, schema=rows.schema)
 
 
 def require_that_another_querys_beginning_is_not_taken(app, log, data, name):

@@ -2,10 +2,10 @@
 
 import json
 import random
-import sqlite3
 
 import pytest
 from app_runs import BASE_MS, catch_up, new_topic, options
+from forged_rows import forge, where_greatest
 
 from headrace import App
 from headrace.app.verify import verified
@@ -50,12 +50,10 @@ def test_the_versions_that_are_kept_follow_from_the_log(our_log, spark, tmp_path
         "people": (None, ()), "people.history": (None, ()),
     }  # fmt: skip
     assert 20 < found["people.history"].rows < 200  # the history of a minute, and not all
-    with sqlite3.connect(tmp_path / "views.db") as views:
-        names = [each for (each,) in views.execute("select name from sqlite_master where type = 'table'")]
-        (table,) = [each for each in names if each.endswith("people.history")]
-        views.execute(
-            f'update "{table}" set name = ? where _from_offset = (select max(_from_offset) from "{table}")',
-            ("forged",),
-        )
+    forge(
+        f"sqlite:///{tmp_path}/views.db",
+        "people.history",
+        where_greatest("_from_offset", "name", lambda _: "forged"),
+    )
     (forged,) = verified(app, places, "people.history")
     assert 1 <= len(forged.differences) <= 2

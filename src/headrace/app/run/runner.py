@@ -301,6 +301,9 @@ class Running:
         waits = failure.is_outage and not self.options.until_caught_up
         if not failure.may_retry or (query.tries >= self.options.max_restarts and not waits):
             self.status_file.query(query.name, state=FAILED, error=failure.cause)
+            if failure.is_fenced:  # a store or a topic noticed first; the log knows who has taken over
+                with contextlib.suppress(RetriableError):
+                    self.ownership.look()
             raised = FencedError if failure.is_fenced else RequestError
             raise raised(
                 f"the query on {query.name} failed: {failure.cause}"
