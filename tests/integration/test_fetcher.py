@@ -40,6 +40,15 @@ def test_a_range_brings_exactly_its_records(log, codec):
         assert values(fetcher.fetch(topic, 0, 150, 777), 150, 777) == sent[150:777]
 
 
+def test_what_was_written_since_the_end_was_asked_for_does_not_come(log):
+    topic = create_topic(log)
+    send(log, topic, [b"before"])
+    with RawFetcher(log) as fetcher:
+        ends = fetcher.offsets(topic, LATEST)
+        send(log, topic, [b"since"])
+        assert values(fetcher.fetch(topic, 0, 0, ends[0])) == [b"before"]
+
+
 def test_batches_cut_by_a_small_fetch_are_fetched_again(log):
     topic = create_topic(log)
     sent = [b"%d" % number * 30 for number in range(500)]

@@ -143,17 +143,23 @@ def batch_spans(run: memoryview) -> Iterator[tuple[int, int, int]]:
         position += header.size_bytes
 
 
-def visible_runs(buffer: memoryview, aborted: Iterable[AbortedRecords], next_offset: int) -> BatchRuns:
+def visible_runs(
+    buffer: memoryview, aborted: Iterable[AbortedRecords], next_offset: int, end: int | None = None
+) -> BatchRuns:
     """What a reader of committed records may see; `next_offset` is kept if there is no whole batch.
 
-    Leaves out markers and the records of aborted transactions, and joins consecutive
-    batches, so that the usual response is one run and nothing is copied.
+    Leaves out markers, the records of aborted transactions, and batches that begin at `end` or later: a
+    broker sends what was written since the end was asked for, too. Joins consecutive batches, so that the
+    usual response is one run and nothing is copied.
     """
     pending = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
     open_aborts: set[int] = set()
     spans: list[list[int]] = []
     is_compressed = False
     for position, header in walk(buffer):
+        if end is not None and header.base_offset >= end:
+            next_offset = max(next_offset, end)
+            break
         next_offset = header.next_offset
         is_compressed |= header.codec != Codec.NONE
         while pending and pending[-1].first_offset < next_offset:

@@ -327,7 +327,7 @@ def _progress(data: Fields, where: str, start: int, end: int) -> BatchRuns:
     aborted = [
         AbortedRecords(each.producer_id, each.first_offset) for each in data.aborted_transactions or ()
     ]
-    found = visible_runs(memoryview(data.records or b""), aborted, start)
+    found = visible_runs(memoryview(data.records or b""), aborted, start, end)
     if found.next_offset <= start:
         raise RetriableError(
             f"{where}: no records from offset {start} although {end} should be the end; "

@@ -4,7 +4,7 @@ import contextlib
 import statistics
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -53,12 +53,18 @@ class CapturedTopic:
     def look(self) -> Offsets:
         """Reads what is new; returns the offsets behind the last records."""
         for partition, end in self._fetcher.offsets(self._topic, LATEST).items():
-            for run in self._fetcher.fetch(self._topic, partition, self._read_to[partition], end):
-                offsets = decode_columns(run, columns=("offset",))["offset"]
-                self.count += len(offsets)
-                self.ends[partition] = offsets[-1].as_py() + 1
+            start = self._read_to[partition]
+            for run in self._fetcher.fetch(self._topic, partition, start, end):
+                columns = decode_columns(run, start_offset=start, end_offset=end, columns=("offset",))
+                self._note(partition, columns["offset"].to_pylist())
             self._read_to[partition] = end
         return self.ends
+
+    def _note(self, partition: int, offsets: Sequence[int]) -> None:
+        """Each record once, also when the log goes down before the next run."""
+        if offsets:
+            self.count += len(offsets)
+            self.ends[partition] = self._read_to[partition] = offsets[-1] + 1
 
 
 def earlier_headlines(folder: Path) -> list[str]:

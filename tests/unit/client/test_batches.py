@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.client.batches import AbortedRecords, batch_sizes, bounded_runs, visible_runs, walk
+from headrace.client.batches import AbortedRecords, BatchRuns, batch_sizes, bounded_runs, visible_runs, walk
 from headrace.errors import CorruptionError
 from headrace.records import HEADER_BYTES, Codec, Record, encode_batch, stamp
 from headrace.records.columns import decode_columns
@@ -60,6 +60,19 @@ def test_a_last_batch_that_was_cut_is_left_for_the_next_fetch():
 def test_nothing_whole_leaves_the_offset_where_it_was():
     assert visible_runs(memoryview(b""), [], 42).next_offset == 42
     assert visible_runs(log_of(plain(b"a"))[:50], [], 42).next_offset == 42
+
+
+def test_batches_behind_the_end_are_left_for_the_next_fetch():
+    buffer = log_of(plain(b"a"), plain(b"b", b"c"), plain(b"d"))
+    for end, seen, following in [(1, [b"a"], 1), (2, [b"a", b"b", b"c"], 3), (3, [b"a", b"b", b"c"], 3)]:
+        found = visible_runs(buffer, [], 0, end)
+        assert [decode_columns(run)["value"].to_pylist() for run in found.runs] == [seen]
+        assert found.next_offset == following
+
+
+def test_where_compaction_left_nothing_before_the_end_the_next_fetch_begins_there():
+    behind = log_of(plain(b"a"), plain(b"b"))[len(log_of(plain(b"a"))) :]
+    assert visible_runs(behind, [], 0, 1) == BatchRuns((), 1)
 
 
 def test_a_damaged_batch_is_refused():
