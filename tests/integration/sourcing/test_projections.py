@@ -24,8 +24,9 @@ from tests.unit.sourcing.balances import ACCOUNT_EVENTS, Balance, balances
 from headrace.app import RunOptions, import_app
 from headrace.app.verify import affected_rows, reason_of, verified
 from headrace.cli.main import run
-from headrace.client import LATEST, Connection, RawFetcher
+from headrace.client import Connection, RawFetcher
 from headrace.sourcing.projections import ProjectionStart, make_projection, replayed_projection
+from headrace.sourcing.topics import wait_committed_ends
 from headrace.views import ViewBatch, open_store, rows_as_changes
 from headrace.views.rebuilt import Rebuilds
 
@@ -36,7 +37,7 @@ DEADLINE_S = 120
 def wait_until(condition, what):
     deadline = time.monotonic() + DEADLINE_S
     while not (found := condition()):
-        assert time.monotonic() < deadline, what
+        assert time.monotonic() < deadline, what() if callable(what) else what
         time.sleep(0.05)
     return found
 
@@ -82,7 +83,7 @@ class Bank:
             return {each["entity"]: each["balance"] for each in store.read("balances").to_pylist()}
 
     def shows(self, **balances):
-        return wait_until(lambda: self.shown() == balances, f"{balances} and not {self.shown()}")
+        return wait_until(lambda: self.shown() == balances, lambda: f"{balances} and not {self.shown()}")
 
 
 @pytest.fixture
@@ -256,11 +257,13 @@ def require_exactly_once(url, projection, app, connection):
     """The rows are those of all events, and each change begins where the one before it ended."""
     topic = f"{app}.account.events"
     with RawFetcher(connection) as fetcher:
-        ends = fetcher.offsets(topic, LATEST)
+        ends = wait_committed_ends(fetcher, topic)  # an answer may be read before its events
     with contextlib.closing(open_store(url)) as store:
-        wait_until(
-            lambda: dict(store.reflected(projection.name).offsets.get(topic, {})) == ends, "not caught up"
-        )
+
+        def reflected():
+            return dict(store.reflected(projection.name).offsets.get(topic, {}))
+
+        wait_until(lambda: reflected() == ends, lambda: f"reflects {reflected()} and not {ends}")
         rows, changes = store.read(projection.name), store.changes(projection.name, limit=100_000)
     in_order = [(name, "ascending") for name in projection.key]
     recomputed = replayed_projection(projection, app, connection, ends)
