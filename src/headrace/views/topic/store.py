@@ -155,13 +155,19 @@ class TopicStore(LedgeredStore):
         raise RequestError(f"the changes of view {view!r} are the topic {self._topic(view)!r}: consume it")
 
     def views(self) -> list[str]:
-        if not self._name.endswith("*"):
-            newest = self._tail(self._name)
-            return [] if newest is None else [newest.ledger.schema.name]
-        topics = [each for each in topic_names(self._connection) if each.startswith(self._name[:-1])]
-        found = {topic: self._tail(topic) for topic in topics}
-        names = [each.ledger.schema.name for each in found.values() if each is not None]
-        return sorted(name for name in names if self._topic(name) in found)
+        """Those whose newest record is a ledger's, and our own: their last commit may show a moment later."""
+        own = {self._topic(view): view for view in list(self._written)}
+        topics = [self._name]
+        if self._name.endswith("*"):
+            topics = [each for each in topic_names(self._connection) if each.startswith(self._name[:-1])]
+        tails = {topic: self._tail(topic) for topic in topics}
+        names = {
+            topic: own.get(topic) if tail is None else tail.ledger.schema.name
+            for topic, tail in tails.items()
+        }
+        return sorted(
+            name for topic, name in names.items() if name is not None and self._topic(name) == topic
+        )
 
     def drop(self, view: str) -> None:
         with self._write_lock, self._read_lock:
