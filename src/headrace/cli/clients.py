@@ -39,7 +39,7 @@ OnError = Callable[[KafkaError], None]
 
 
 def addresses(bootstrap: str) -> list[tuple[str, int]]:
-    """Host and port of every entry of `HOST:PORT[,HOST:PORT…]`; raises UsageFaultError."""
+    """Host and port of every entry of `HOST:PORT[,HOST:PORT…]`; raises UsageError."""
     found = []
     for entry in filter(None, (part.strip() for part in bootstrap.split(","))):
         host, colon, port = entry.rpartition(":")

@@ -56,7 +56,7 @@ class SimulatedDisk(Disk):
 
     `steps` counts everything that changes the disk. Set `crash_at` to a step to
     stop there: that step happens in part or not at all, and every later call
-    raises `Crash`. `after_crash` gives the disk as it is found afterwards.
+    raises `Crash`. `after_power_cut` and `after_kill` give the disk as it is found afterwards.
     Steps in `failing_steps` fail with an input/output error instead, and nothing is
     changed by them. Set `failing_syncs` to make that many syncs fail, with the bytes lost as Linux
     loses them: still readable until the restart, never written. Set

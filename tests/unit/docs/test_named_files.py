@@ -1,4 +1,4 @@
-"""Files that pages name in backticks exist, so that a reader can open them."""
+"""Files that pages name in backticks exist, and pages that the code names, so that a reader can open them."""
 
 import re
 from pathlib import Path
@@ -13,6 +13,13 @@ PAGES = (
     (REPOSITORY / "CONTRIBUTING.md", (SOURCES, REPOSITORY)),
     (REPOSITORY / "tests" / "README.md", (REPOSITORY / "tests", REPOSITORY)),
 )
+SOURCES_OF_NAMES = [
+    path
+    for folder in ("src", "tests", "tools", "benchmarks", "examples")
+    for kind in ("*.py", "*.c", "*.h", "*.js")
+    for path in sorted((REPOSITORY / folder).rglob(kind))
+]
+_PAGE = re.compile(r"docs/[\w./-]+\.md")
 _NAMED = re.compile(r"`((?:[\w.-]+/)+[\w.-]+\.(?:py|c|sh|js|toml))`")
 
 
@@ -26,6 +33,12 @@ def test_every_file_that_a_page_names_exists(page, folders):
     text = page.read_text()
     assert _NAMED.search(text)
     assert missing_files(text, folders) == []
+
+
+def test_every_page_that_the_code_names_exists():
+    named = {(path, page) for path in SOURCES_OF_NAMES for page in _PAGE.findall(path.read_text())}
+    assert len(named) > 10
+    assert {(path.name, page) for path, page in named if not (REPOSITORY / page).is_file()} == set()
 
 
 def test_a_file_that_does_not_exist_is_noticed(tmp_path):

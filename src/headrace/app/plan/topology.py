@@ -76,7 +76,7 @@ def with_stages(
 
 
 def _with_order(view: PlannedView, spec: StreamSpec) -> PlannedView:
-    """The same view, where one that shows the last of each key knows by what: see `docs/streams.md`."""
+    """The same view; one that shows the last of each key knows by what (`docs/guides/applications.md`)."""
     if view.plan.latest is None:
         return view
     has_event_time = spec.event_time is not None or spec.follows_maker

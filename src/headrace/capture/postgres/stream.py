@@ -1,7 +1,7 @@
 """The replication stream: messages in their order, keepalives answered, positions acknowledged.
 
-Positions are 64-bit numbers of bytes in the write-ahead log. `resume_lsn` is such that every
-transaction that commits before it was read: the one to start from next time.
+Positions (LSN) are 64-bit numbers of bytes in the write-ahead log. Every transaction that ends
+before `sent_lsn` was handed over; the server may forget what lies before `acknowledged_lsn`.
 """
 
 import time

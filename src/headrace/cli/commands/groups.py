@@ -140,7 +140,7 @@ def parse_target(
     *,
     now_ms: int,
 ) -> Position | Shift:
-    """The one target among the options; raises UsageFaultError when there is none, or several."""
+    """The one target among the options; raises UsageError when there is none, or several."""
     targets: list[Position | Shift] = []
     if to_offset is not None:
         targets.append(Position(PositionKind.OFFSET, to_offset))

@@ -146,7 +146,7 @@ def parse_scope(
     since_ms: int | None,
     now_ms: int,
 ) -> Scope:
-    """The scope that the options mean together; raises UsageFaultError where they contradict each other."""
+    """The scope that the options mean together; raises UsageError where they contradict each other."""
     if start is not None and last is not None:
         raise UsageError("--from and --last exclude each other; give only one")
     if until is not None and follow_on:

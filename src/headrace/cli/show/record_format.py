@@ -36,7 +36,7 @@ _LETTERS: dict[str, Format] = {
 
 
 def parse_format(text: str) -> Format:
-    """What writes a record so; raises UsageFaultError for a letter or an escape that there is not."""
+    """What writes a record so; raises UsageError for a letter or an escape that there is not."""
     pieces: list[Format] = [_piece(found) for found in _PIECE.finditer(text)]
     return lambda record: b"".join(piece(record) for piece in pieces)
 

@@ -1,6 +1,6 @@
 """The definition: which row of each key is the last, from all rows at once.
 
-It is "The last of each key" of `docs/streams.md` in code, row by row and without anything
+It is "The last record of each key" of `docs/guides/applications.md` in code, row by row and without anything
 that the operator uses, so that it can judge it (`headrace verify`, the property tests).
 """
 

@@ -1,6 +1,6 @@
 """A bucket's log in files, one per entry, in a folder that all workers see.
 
-A file is an entry (`state_entries`). It is written beside and renamed, so it is whole
+A file is an entry (`entries`). It is written beside and renamed, so it is whole
 when it is there; what a crash of the machine cut off, or a disk changed, its checksums tell.
 It is not synced: after such a crash Spark's own files, which name the batches that are done,
 are in no better state, and a checkpoint that cannot be used is rebuilt from the log.

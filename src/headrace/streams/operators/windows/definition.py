@@ -1,7 +1,7 @@
 """The definition: what a window operator's results are, computed from all rows at once.
 
 It is `docs/explanation/windows.md` in code, to be compared with it sentence by sentence: "Which
-events a window contains" and "What is counted as late" here, "Aggregates" in `batch_aggregates`.
+events a window contains" and "What is counted as late" here, "Aggregates" in `aggregates.definition`.
 Written for itself, row by row and without any of the operator's arithmetic, so that it
 can judge the incremental operator (`headrace verify`, the property tests): the two agree
 to the last bit. It takes microseconds per row, window and aggregate.
