@@ -1,5 +1,6 @@
 """A permission that goes is gone: for sessions that were opened with it, and for requests that wait."""
 
+import asyncio
 import contextlib
 import hashlib
 import itertools
@@ -13,6 +14,7 @@ from access.places import (
     LONG_MS,
     NO_SESSION,
     SCRAM_SHA_256,
+    TOPIC,
     TOPIC_DENIED,
     UNKNOWN_ID,
     USERS,
@@ -26,6 +28,7 @@ from access.places import (
 from queue_member import ACCEPT
 
 from headrace.broker.access import offline
+from headrace.broker.coordinators.queues.reading import read_chunk
 from headrace.errors import RetriableError
 from headrace.records import Record, encode_batch
 from headrace.testing.broker import running_broker
@@ -104,6 +107,27 @@ def test_a_share_fetch_that_waits_gets_nothing_appended_after_the_revocation(pla
     place.allow("alice")
     alice.fetch(named=False)
     assert alice.values() == [(b"second", 1)]  # the refusal counted as no delivery
+
+
+@pytest.mark.parametrize(("kind", "code"), [(TOPIC, TOPIC_DENIED), (GROUP, GROUP_DENIED)])
+def test_a_permission_that_goes_while_records_are_read_from_disk_is_gone(
+    place, alice, monkeypatch, kind, code
+):
+    """Between the look at the permission and the lease lies a disk, which may take its time."""
+    revoked = []
+
+    async def slow(*given, **more):
+        found = await read_chunk(*given, **more)
+        if not revoked:
+            revoked.append(kind)
+            await asyncio.to_thread(place.revoke, "alice", kind=kind)
+        return found
+
+    place.produce(b"second")
+    monkeypatch.setattr("headrace.broker.coordinators.queues.fetching.read_chunk", slow)
+    answer = alice.fetch(named=False, wait_ms=LONG_MS)
+    assert revoked
+    assert code in (answer.error_code, *codes(answer)) and alice.values() == []
 
 
 def test_a_share_fetch_that_waits_ends_when_the_group_may_no_longer_be_read(place, alice):
