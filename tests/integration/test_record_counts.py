@@ -53,11 +53,10 @@ class Topics:
 
 @pytest.fixture
 def topics(tmp_path):
-    with running_broker(tmp_path) as broker:
-        with fetching(broker) as fetcher:
-            made = Topics(broker, fetcher)
-            yield made
-            made.peer.close()
+    with running_broker(tmp_path) as broker, fetching(broker) as fetcher:
+        made = Topics(broker, fetcher)
+        yield made
+        made.peer.close()
 
 
 def fetching(broker, retry_timeout_ms=60_000):
