@@ -192,6 +192,7 @@ def test_what_is_refused_again_and_again_is_summed_up_in_the_audit_topic(our_log
         for _ in range(25):
             refused = ask(console.url, "POST", "/v1/topics", {"name": "no"}, as_(tokens["reader"]))
             assert refused.status == 403
+            assert ask(console.url, "POST", "/v1/topics", {"name": "no"}).status == 401
         assert console.stop() == 0
         console.start()
         entries = ask(console.url, "GET", "/v1/audit", headers=as_(tokens["admin"]), limit=50).json["entries"]
@@ -199,6 +200,7 @@ def test_what_is_refused_again_and_again_is_summed_up_in_the_audit_topic(our_log
     sums = [each["notes"]["refused"] for each in mine if each["action"].endswith("more refused")]
     assert len(mine) - len(sums) + sum(sums) == 25
     assert len(mine) <= 2 * (3 + 1)  # two minutes, if it was the end of one
+    assert [each for each in entries if each["status"] == 401] == [], "anybody could fill the disk so"
 
 
 def test_secrets_are_in_no_message_answer_or_record(our_log, shop, tmp_path, make_topic):
