@@ -66,7 +66,7 @@ class BrokerSettings:
     )
     fetch_max_bytes: int = setting(
         8 * MIB,
-        "Most bytes in one fetch response, whatever the client allows; more if it insists (min_bytes).",
+        "Maximum bytes in one fetch response, unless the client insists on more (min_bytes).",
     )
     fetch_window_bytes: int = setting(
         512 * 1024,
@@ -90,7 +90,7 @@ class BrokerSettings:
         0, "Bytes per second that each client id may fetch, unless it has its own quota; 0: no limit."
     )
     lag_check_interval_ms: int = setting(
-        5_000, "How often groups are checked for their lag and for being about to fall off the log."
+        5_000, "How often the lag of groups is checked, and whether retention is about to overtake them."
     )
     metrics_listen: str = setting(
         "", "Address and port of the HTTP endpoint for /metrics and /health; empty: none."

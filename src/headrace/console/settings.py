@@ -39,21 +39,21 @@ class ConsoleSettings:
         "Pass commands such as rebuild to the parent process, as lines of JSON on standard output.",
     )
     max_body_bytes: int = setting(8 * MIB, "Largest request body; a larger one is rejected with 413.")
-    max_records: int = setting(10_000, "Most records in one write request.")
-    max_rows: int = setting(10_000, "Most rows or records in one response; use pages for the rest.")
-    max_scan_bytes: int = setting(32 * MIB, "Most bytes of log that one search reads before it answers.")
-    max_wait_ms: int = setting(60_000, "Longest that a read may wait for a view to reflect a token.")
+    max_records: int = setting(10_000, "Maximum records in one write request.")
+    max_rows: int = setting(10_000, "Maximum rows or records in one response; use pages for the rest.")
+    max_scan_bytes: int = setting(32 * MIB, "Maximum bytes of log that one search reads before it answers.")
+    max_wait_ms: int = setting(60_000, "Maximum time that a read may wait for a view to reflect a token.")
     max_connections: int = setting(1_000, "Maximum number of connections; further ones are asked to retry.")
     max_subscribers: int = setting(500, "Maximum number of subscriptions to changes and records.")
-    event_bytes: int = setting(MIB, "Most bytes of records or changes combined into one event.")
+    event_bytes: int = setting(MIB, "Maximum bytes of records or changes combined into one event.")
     reader_buffer_bytes: int = setting(
         64 * 1024,
-        "Most bytes buffered for the connection of one reader; more are sent as it takes them.",
+        "Maximum bytes buffered for the connection of one reader; the rest is sent as the reader takes it.",
     )
     max_buffered_bytes: int = setting(
         64 * MIB,
-        "Most bytes of responses and events held for readers, counting shared ones once; "
-        "beyond it the reader that has waited longest is disconnected.",
+        "Maximum bytes of responses and events held for all readers, counting shared ones once; "
+        "beyond it, the reader that has taken nothing for longest is disconnected.",
     )
     slow_reader_ms: int = setting(
         10_000, "A reader that takes nothing for this long is disconnected; it can resume where it was."
@@ -65,7 +65,8 @@ class ConsoleSettings:
     threads: int = setting(16, "Threads for calls that wait for the log or a disk.")
     max_waiting: int = setting(1_000, "Calls that may wait for such a thread; further ones get a 503.")
     question_timeout_ms: int = setting(
-        300_000, "Longest that a process started by the console may take to trace a row or to compute states."
+        300_000,
+        "Maximum time for tracing a row or computing past states, in a process that the console starts.",
     )
     poll_ms: int = setting(50, "How often a view or topic with subscribers or waiting reads is checked.")
 

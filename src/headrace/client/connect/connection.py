@@ -22,7 +22,7 @@ class Connection(Identity):
     client_id: str = setting("headrace", "The name by which the broker knows this client.")
     client_rack: str = setting(
         "",
-        "Where this client is, so that records may come from a replica nearby; empty: "
+        "Rack of this client, so that records may come from a nearby replica; empty: "
         f"{RACK_VARIABLE} of the process that reads.",
     )
     request_timeout_ms: int = setting(10_000, "How long to wait for the response to one request.")

@@ -34,11 +34,12 @@ class Identity:
     password_file: str = setting(
         "",
         "File whose first line is the user's password, or env:NAME or file:PATH, read by the process that "
-        f"connects; empty: {PASSWORD_VARIABLE} has it.",
+        f"connects; empty: taken from {PASSWORD_VARIABLE}.",
     )
     sasl_mechanism: str = setting("SCRAM-SHA-512", f"How to log in: {', '.join(MECHANISMS)}.")
     tls_ca: str = setting(
-        "", f"File of certificates to trust the broker by; turns TLS on. `{SYSTEM}`: this machine's."
+        "",
+        f"File of CA certificates for verifying the broker; turns TLS on. `{SYSTEM}`: this machine's.",
     )
     client_certificate: str = setting(
         "", "PEM file of the client's certificate and its chain; needs client_key and tls_ca."
@@ -86,7 +87,7 @@ class Identity:
             )
         if not self.tls_ca:
             raise ConfigError(
-                "client_certificate needs TLS: give tls_ca, certificates to trust the broker by"
+                "client_certificate needs TLS: give tls_ca, the CA certificates for verifying the broker"
                 f" ({SYSTEM}: this machine's)"
             )
         load_certificate(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), self.client_certificate, self.client_key)

@@ -131,7 +131,12 @@ def _with_personal(commands: Mapping[str, Any]) -> list[str]:
 _TYPE = Parameter(name="type", place="path", help="Type of the entity.")
 _ID = Parameter(name="id", place="path", help="Id of the entity.")
 _LIMIT = Parameter(
-    name="limit", kind="integer", default=_PAGE, minimum=1, maximum=_MOST, help="Most entries of a page."
+    name="limit",
+    kind="integer",
+    default=_PAGE,
+    minimum=1,
+    maximum=_MOST,
+    help="Maximum entries in a page.",
 )
 
 SCHEMAS: dict[str, Schema] = {

@@ -123,7 +123,7 @@ ROUTES = (
                 default=100,
                 minimum=1,
                 maximum=1_000,
-                help="Most records.",
+                help="Maximum number of records.",
             ),
         ),
         body=RouteBody("RowKey", "The columns of the row's key."),

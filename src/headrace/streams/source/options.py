@@ -25,12 +25,12 @@ class SourceOptions(Identity):
         "Where a query without checkpoint starts: earliest, latest, a time such as 2026-01-31T12:00:00Z, "
         "or offsets such as 0:1200,1:1187.",
     )
-    max_records_per_batch: int = setting(1_000_000, "Most offsets in one micro-batch; 0 means no limit.")
+    max_records_per_batch: int = setting(1_000_000, "Maximum offsets in one micro-batch; 0 means no limit.")
     max_bytes_per_batch: int = setting(
-        256 << 20, "Most bytes of records, decoded, in one micro-batch; 0 means no limit."
+        256 << 20, "Maximum bytes of decoded records in one micro-batch; 0 means no limit."
     )
     max_records_per_task: int = setting(
-        250_000, "Most offsets that one Spark task reads; a longer range is split into several tasks."
+        250_000, "Maximum offsets that one Spark task reads; a longer range is split into several tasks."
     )
     max_fetch_bytes: int = setting(8 << 20, "Bytes requested in one fetch.")
     retry_timeout_ms: int = setting(
