@@ -220,6 +220,7 @@ class App:
             table=format,
             table_key=keys,
             transactions=transactions or "",
+            captured=None if source is None else source.columns,
         )
         table = Table(
             spec=spec,

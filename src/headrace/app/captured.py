@@ -1,9 +1,11 @@
 """Tables of databases in an application: what `app.capture` returns and `app.table` takes."""
 
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from headrace.capture import (
@@ -11,20 +13,25 @@ from headrace.capture import (
     TableSchema,
     absolute_url,
     describe_table,
+    schema_topic,
     table_topic,
     transaction_topic,
 )
 from headrace.errors import ConfigError
+
+if TYPE_CHECKING:
+    from headrace.streams import CapturedColumns
 
 __all__ = ["CapturedTable", "capture_name", "with_table"]
 
 
 @dataclass(frozen=True, slots=True)
 class CapturedTable:
-    """A table of a database, captured under the name `capture`; `schema` is as the database has it now."""
+    """A table of a database, captured under the name `capture`; `schema` is as it was at `read_ms`."""
 
     capture: str
     schema: TableSchema
+    read_ms: int
     has_cuts: bool = True
 
     @property
@@ -36,6 +43,19 @@ class CapturedTable:
     def transactions(self) -> str | None:
         """The topic that says where transactions of its database end; None if nobody writes that."""
         return transaction_topic(self.capture) if self.has_cuts else None
+
+    @property
+    def columns(self) -> "CapturedColumns":
+        """What a query has to know of its columns, and where it learns that they have changed."""
+        from headrace.streams import CapturedColumns
+
+        return CapturedColumns(
+            topic=schema_topic(self.capture),
+            table=self.schema.table,
+            columns=tuple((each.name, each.type) for each in self.schema.columns),
+            key=self.schema.key,
+            read_ms=self.read_ms,
+        )
 
     def require_key(self) -> tuple[str, ...]:
         """The primary key; raises ConfigError if the table has none."""
@@ -66,6 +86,8 @@ def with_table(
     spec = replace(known, settings={**known.settings, **made.settings})
     if spec.url != made.url:
         raise ConfigError(f"captures of {spec.url} and {made.url} have the same name; give one of them name=")
+    read_ms = time.time_ns() // 1_000_000
     schema = describe_table(spec, table)
     tables = dict.fromkeys([*spec.tables, schema.table])
-    return replace(spec, tables=tuple(tables)), CapturedTable(made.name, schema, not spec.is_debezium)
+    captured = CapturedTable(made.name, schema, read_ms, has_cuts=not spec.is_debezium)
+    return replace(spec, tables=tuple(tables)), captured

@@ -38,7 +38,7 @@ from headrace.capture.source import Chunk, FrozenTables, Lack, Lag, Source, Sour
 from headrace.capture.spec import CaptureSpec, parse_spec
 from headrace.capture.state import CaptureState, parse_state
 from headrace.capture.status import Status, TableStatus, state_of
-from headrace.capture.writer import CaptureWriter, state_topic, table_topic, transaction_topic
+from headrace.capture.writer import CaptureWriter, schema_topic, state_topic, table_topic, transaction_topic
 
 __all__ = [
     "CAPTURES_TOPIC",
@@ -75,6 +75,7 @@ __all__ = [
     "parse_spec",
     "parse_state",
     "release_database",
+    "schema_topic",
     "sqlite_path",
     "state_of",
     "state_topic",

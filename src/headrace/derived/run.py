@@ -20,6 +20,7 @@ from headrace.crash_points import reached
 from headrace.derived.changes import Row, RowChange, UnreadableChange, merged, read_change
 from headrace.derived.compare import RANGES
 from headrace.derived.expected import ExpectedRows
+from headrace.derived.searched_fields import SearchedFields
 from headrace.derived.spec import Follow
 from headrace.derived.state import FollowState, TopicFacts, decide_start
 from headrace.derived.status import FollowStatus, State
@@ -68,6 +69,7 @@ class FollowRun:
         self.follow = follow
         self._target = target
         self._connection = connection
+        self._searched = SearchedFields(follow, connection)
         self._on_status = on_status
         self._on_message = on_message
         self._clock = clock or SystemClock()
@@ -185,6 +187,7 @@ class FollowRun:
         self._failures = 0
         if not any(state.positions.get(each, 0) != at for each, at in read.positions.items()):
             return self._idle(state)
+        self._searched.require()
         now_ms = self._clock.now_ms()
         following = state.moved(read.positions, now_ms)
         self._apply(read.records, following)

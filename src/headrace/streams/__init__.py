@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from headrace.streams.spark.session import local_spark as local_spark
     from headrace.streams.spec import DELETED as DELETED
     from headrace.streams.spec import PROCESSING_TIME as PROCESSING_TIME
+    from headrace.streams.spec import CapturedColumns as CapturedColumns
     from headrace.streams.spec import StreamSpec as StreamSpec
     from headrace.streams.spec import counted_time as counted_time
     from headrace.streams.spec import field_path as field_path
@@ -49,7 +50,8 @@ __getattr__, __dir__, __all__ = lazily(
         "offsets": "TopicPosition",
         "source.source": "LogSource is_log_source register register_own",
         "spark.session": "local_spark",
-        "spec": "DELETED PROCESSING_TIME StreamSpec counted_time field_path field_type rows_schema",
+        "spec": "CapturedColumns DELETED PROCESSING_TIME StreamSpec counted_time field_path field_type "
+        "rows_schema",
         "start": "Start parse_start",
     },
 )

@@ -49,6 +49,21 @@ _ABOUT = {"_topic": pa.string(), "_key": pa.binary(), "_value": pa.binary(), "_h
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CapturedColumns:
+    """The columns of a table that are read, with the types that its database calls them by.
+
+    `topic` is the schema topic of its capture, `read_ms` when they were asked for: what was written there
+    before is older.
+    """
+
+    topic: str
+    table: str
+    columns: tuple[tuple[str, str], ...]
+    key: tuple[str, ...]
+    read_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StreamSpec:
     """One stream; raises ConfigError if it makes no sense, before anything is read.
 
@@ -74,6 +89,7 @@ class StreamSpec:
     `table` says that records are rows of a table, "upserts" or "debezium", whose key is
     `table_key`: a row then has a column `_deleted`, and its event time is from when it is valid.
     `transactions` is the topic of the cuts at which a micro-batch may end; empty: anywhere.
+    `captured` are the columns of the database's table, if the topic has its changes.
     """
 
     topic: str
@@ -96,6 +112,7 @@ class StreamSpec:
     table: str = ""
     table_key: tuple[str, ...] = ()
     transactions: str = ""
+    captured: CapturedColumns | None = None
 
     @property
     def follows_maker(self) -> bool:

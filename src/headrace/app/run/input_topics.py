@@ -32,6 +32,8 @@ def create_app_topics(plan: AppPlan, connection: Connection) -> None:
     }
     cuts = [each.spec.transactions for each in app.tables.values() if each.spec.transactions]
     wanted |= dict.fromkeys(cuts, TopicSettings(partitions=1))
+    columns = [each.spec.captured.topic for each in app.tables.values() if each.spec.captured]
+    wanted |= dict.fromkeys(columns, TopicSettings(partitions=1, configs={"cleanup.policy": "compact"}))
     derived = [view.topic for view in app.views.values() if view.topic is not None]
     wanted |= dict.fromkeys(derived, _DERIVED)
     ensure_topics(connection, wanted)

@@ -226,6 +226,8 @@ def _misfit(known: Table | None, table: Table) -> str:
         return f"another type: {', '.join(retyped)}"
     if added and gone:
         return f"columns {', '.join(gone)} became {', '.join(added)}"
+    if gone:
+        return f"no columns {', '.join(gone)} any longer"
     filled = [each.name for each in table.columns if each.name in added and each.is_filled]
     return f"new columns with values: {', '.join(filled)}" if filled else ""
 

@@ -1,7 +1,7 @@
 """The captured tables as the stream describes them, and what a change of their columns means.
 
 The stream describes a table again when it has changed, before its next row. Rows that were
-written before do not fit where a column was renamed, has another type or came with values;
+written before do not fit where a column was renamed or dropped, has another type or came with values;
 then the table is read again (`Resnapshot`). A change after which no row came is found in
 the catalog, now and then (`survey`). A table under another name stops the capture.
 """
@@ -221,6 +221,8 @@ def _misfit(known: RowWriter | None, writer: RowWriter, table: Table | None) -> 
         return f"another type: {', '.join(retyped)}"
     if added and gone:
         return f"columns {', '.join(gone)} became {', '.join(added)}"
+    if gone:
+        return f"no columns {', '.join(gone)} any longer"
     now = {each.name: each.is_filled for each in table.columns} if table else {}
     filled = [each for each in added if now.get(each, True)]
     return f"new columns with values: {', '.join(filled)}" if filled else ""

@@ -20,7 +20,7 @@ from typing import Any
 import orjson
 
 from headrace.capture.change import Change, Item, Position, Resnapshot, TableSchema, Transaction
-from headrace.capture.source import Chunk, Lack, Lag, SourceChanged
+from headrace.capture.source import Chunk, Lack, Lag, SourceChanged, TablesGone
 from headrace.capture.sqlite.failures import explained, is_busy
 from headrace.capture.sqlite.frozen import FrozenFile, frozen_connection
 from headrace.capture.sqlite.install import (
@@ -43,7 +43,7 @@ from headrace.capture.sqlite.values import (
     row_encoder,
     text,
 )
-from headrace.errors import ConfigError, RequestError, RetriableError
+from headrace.errors import ConfigError, HeadraceError, RequestError, RetriableError
 
 __all__ = ["SqliteSource"]
 
@@ -77,6 +77,7 @@ class SqliteSource:
         self._seen: tuple[int, int, int] | None = None  # data version, schema version, file
         self._schema_version = -1
         self._layout = _Layout([])
+        self._missing: HeadraceError | None = None  # a table: to be said once its last changes are written
 
     # --- setting up ---------------------------------------------------------------------------
 
@@ -91,8 +92,7 @@ class SqliteSource:
             found = {each: read_table(database, each) for each in self._wanted or table_names(database)}
             self._require_few_columns(database, found.values())
             missing = [name for name, each in found.items() if each is None]
-            why = "views and virtual tables cannot be captured"
-            return [Lack(what=f"there is no table {each} ({why})") for each in missing]
+            return [Lack(what=self._absence(database, each)) for each in missing]
 
     def _require_few_columns(
         self, database: sqlite3.Connection, tables: Iterable[SqliteTable | None]
@@ -174,9 +174,25 @@ class SqliteSource:
         for each in self._wanted or table_names(database):
             table = read_table(database, each)
             if table is None:
-                raise RetriableError(f"{self.path}: table {each} is not there; it was dropped or renamed")
+                raise RetriableError(f"{self.path}: {self._absence(database, each)}")
             found[f"main.{table.name}"] = table
         return found
+
+    def _absence(self, database: sqlite3.Connection, table: str) -> str:
+        """That a table is missing. Its triggers know its new name, if it was renamed."""
+        found = database.execute(
+            "SELECT tbl_name FROM main.sqlite_master WHERE type = 'trigger' AND name = ?",
+            (self._names.trigger(table, "insert"),),
+        ).fetchone()
+        if found is not None:
+            return (
+                f"table {table} is called {found[0]} now: give it its name back, or capture {found[0]} in "
+                "its place, and it is read under that name"
+            )
+        return (
+            f"there is no table {table}: create it, or take it out of the capture (views and virtual tables "
+            "cannot be captured)"
+        )
 
     def _learn_shapes(self) -> None:
         for number, shape in read_shapes(self._db, self._names).items():
@@ -215,6 +231,8 @@ class SqliteSource:
         return None
 
     def transactions(self, wait_s: float) -> Iterable[Transaction]:
+        if self._missing is not None:
+            raise self._missing
         with explained(self.path):
             told = self._token
             self._trim()
@@ -222,7 +240,7 @@ class SqliteSource:
                 if self._token != told:
                     yield self._moved()
                 return
-            self._keep_up_with_schema()
+            self._missing = self._keep_up_with_schema()
             last, at_ms = self._last_change(self._db)
         if last < self._seq:
             raise SourceChanged(
@@ -293,11 +311,18 @@ class SqliteSource:
         except OSError as error:
             raise RetriableError(f"{self.path}: {error.strerror}") from error
 
-    def _keep_up_with_schema(self) -> None:
-        """Brings triggers up to date when any schema was changed; such tables are read again."""
+    def _keep_up_with_schema(self) -> HeadraceError | None:
+        """Brings triggers up to date when any schema was changed; such tables are read again.
+
+        What to raise where one is gone: a table that the capture names is waited for.
+        """
         assert self._seen is not None
         if self._seen[1] == self._schema_version:
-            return
+            return None
+        if gone := [each.name for each in self._tables.values() if read_table(self._db, each.name) is None]:
+            if self._wanted:
+                return RetriableError(f"{self.path}: {self._absence(self._db, gone[0])}")
+            return TablesGone([f"main.{each}" for each in gone], are_named=False)
         stale = outdated(self._db, self._names, list(self._read_tables(self._db).values()))
         if stale:
             self._db.execute("BEGIN IMMEDIATE")
@@ -313,6 +338,7 @@ class SqliteSource:
             self._note_news(stale, "its columns or its triggers were changed")
         self._layout = self._read_layout()
         (self._schema_version,) = self._db.execute("PRAGMA schema_version").fetchone()
+        return None
 
     def _last_change(self, database: sqlite3.Connection) -> tuple[int, int]:
         row = database.execute(

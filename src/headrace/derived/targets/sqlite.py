@@ -254,7 +254,7 @@ class SqliteTableTarget(_SqliteTarget):
             if name in self._columns or row[name] is None:
                 continue
             if name.lower() in (KEY, *(each.lower() for each in known)):
-                raise sqlite3.DataError(f"field {name!r} is a column already, in other letters")
+                raise sqlite3.DataError(f"field {name!r} is a column already, in other letters: rename that")
             database.execute(f"ALTER TABLE {self._table} ADD COLUMN {quoted(name)}")
             self._columns[name] = name
 
@@ -267,6 +267,7 @@ class SqliteSearchTarget(_SqliteTarget):
 
     def __init__(self, path: Path, name: str, *, index: str, fields: Collection[str]) -> None:
         super().__init__(path, name)
+        self._plain_index = index
         self._index = quoted(index)
         self._keys = quoted(f"{index}_keys")
         self._fields = list(fields)
@@ -296,14 +297,33 @@ class SqliteSearchTarget(_SqliteTarget):
         return row
 
     def _prepare(self, database: sqlite3.Connection) -> None:
-        fields = ", ".join(map(quoted, self._fields))
-        database.execute(
-            f"CREATE VIRTUAL TABLE IF NOT EXISTS {self._index} USING fts5"
-            f"({fields}, row UNINDEXED, {KEY} UNINDEXED)"
-        )
+        there = [each[1] for each in database.execute(f"PRAGMA table_info({self._index})")]
+        if not there:
+            self._create(database, self._index)
+        elif there != [*self._fields, "row", KEY]:
+            self._index_again(database)
         database.execute(
             f"CREATE TABLE IF NOT EXISTS {self._keys} (key BLOB PRIMARY KEY NOT NULL, id INTEGER NOT NULL)"
         )
+
+    def _create(self, database: sqlite3.Connection, index: str) -> None:
+        fields = ", ".join(map(quoted, self._fields))
+        database.execute(f"CREATE VIRTUAL TABLE {index} USING fts5({fields}, row UNINDEXED, {KEY} UNINDEXED)")
+
+    def _index_again(self, database: sqlite3.Connection) -> None:
+        """The entries by other fields than before, from the whole row that each of them has."""
+        other = quoted(f"{self._plain_index}_again")
+        database.execute(f"DROP TABLE IF EXISTS {other}")
+        self._create(database, other)
+        names = ", ".join(["rowid", *map(quoted, self._fields), "row", KEY])
+        marks = ", ".join("?" * (3 + len(self._fields)))
+        entries = database.execute(f"SELECT rowid, row, {KEY} FROM {self._index}")  # noqa: S608 - quoted
+        for number, text, key in entries:
+            row: Row = orjson.loads(text)
+            values = [number, *(_text(row.get(each)) for each in self._fields), text, key]
+            database.execute(f"INSERT INTO {other} ({names}) VALUES ({marks})", values)  # noqa: S608
+        database.execute(f"DROP TABLE {self._index}")
+        database.execute(f"ALTER TABLE {other} RENAME TO {self._index}")
 
     def _put(self, database: sqlite3.Connection, key: bytes, row: Row) -> None:
         self._delete(database, key)

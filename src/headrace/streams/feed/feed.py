@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 
 from headrace.client import RawFetcher
 from headrace.streams.event_time import Mark
+from headrace.streams.feed.captured_columns import column_readers
 from headrace.streams.feed.cuts import CutReader
 from headrace.streams.feed.joint import JointPlanner, JointPosition
 from headrace.streams.feed.options import FeedOptions
@@ -121,6 +122,7 @@ class FeedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._kept_planner = JointPlanner(
                 [FeedPlanner(each, self._options) for each in self._specs],
                 [CutReader(RawFetcher(self._options.connection), topic) for topic in topics],
+                column_readers(self._specs, self._options.connection),
             )
         return self._kept_planner
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from headrace.streams.event_time import NO_WATERMARK
+from headrace.streams.feed.captured_columns import ColumnReader
 from headrace.streams.feed.cuts import Cut, CutReader, at_cut, last_cut
 from headrace.streams.feed.planner import FeedPlanner
 from headrace.streams.feed.positions import FeedPosition, FeedRange, Times, feed_ranges
@@ -58,12 +59,19 @@ class JointPosition:
 class JointPlanner:
     """Plans one query's micro-batches over its topics; for one thread.
 
-    `cut_readers` are those of sources whose transactions stay whole.
+    `cut_readers` are those of sources whose transactions stay whole, `column_readers` of captures whose
+    tables must keep the columns that they are known by.
     """
 
-    def __init__(self, planners: Sequence[FeedPlanner], cut_readers: Sequence[CutReader] = ()) -> None:
+    def __init__(
+        self,
+        planners: Sequence[FeedPlanner],
+        cut_readers: Sequence[CutReader] = (),
+        column_readers: Sequence[ColumnReader] = (),
+    ) -> None:
         self._planners = tuple(planners)
         self._cut_readers = tuple(cut_readers)
+        self._column_readers = tuple(column_readers)
 
     def first(self) -> JointPosition:
         """Where a query without checkpoint begins."""
@@ -110,6 +118,8 @@ class JointPlanner:
         )
         if all(end is begun for end, begun in zip(ends, start.inputs, strict=True)):
             return start
+        if not all(each.is_settled() for each in self._column_readers):
+            return start
         cuts = {**start.cuts, **{each.reader.topic: each.next for each in sources}}
         if count == 1:
             return JointPosition(ends, cuts)
@@ -121,6 +131,8 @@ class JointPlanner:
             planner.close()
         for reader in self._cut_readers:
             reader.close()
+        for columns in self._column_readers:
+            columns.close()
 
     def _waiting(self, start: JointPosition, latest: Sequence[TopicPosition]) -> frozenset[int]:
         """The inputs that are so far ahead of one with something to read that they let it come up."""
