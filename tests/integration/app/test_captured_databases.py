@@ -85,8 +85,12 @@ def test_a_view_of_two_tables_never_shows_half_of_a_transfer(kind, our_log, spar
             assert started.captures is not None
             for kills in range(3):
                 seen = len(shown(store, "wealth"))
-                while len(shown(store, "wealth")) < seen + 2:
+
+                def has_moved(seen=seen):
                     transfer(database, chance)
+                    return len(shown(store, "wealth")) >= seen + 2
+
+                wait_until(started, has_moved)  # which also restarts a capture that was killed
                 if kills < 2:
                     os.kill(started.captures.pid, signal.SIGKILL)
             found = database.run("SELECT id, balance FROM current")

@@ -10,7 +10,7 @@ from app_runs import kept_running, new_topic, wait_until
 
 from headrace import App
 from headrace.derived import table, verify_follow
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, RequestError
 from headrace.views import open_store
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
@@ -94,6 +94,23 @@ def test_a_view_follows_the_tables_of_a_database_in_whole_transactions(our_log, 
     for rows in shown(store):
         whole = [row for row in rows.values() if row["balance"] is not None and row["saved"] is not None]
         assert {row["total"] for row in whole} <= {2 * EACH}
+
+
+def test_a_column_that_is_renamed_stops_the_query_and_the_next_start_reads_it(our_log, spark, tmp_path):
+    path, store, name = tmp_path / "bank.db", f"sqlite:///{tmp_path}/views.db", new_topic()
+    bank(path)
+    with kept_running(wealth_of(path, name, store), our_log, tmp_path / "data") as started:
+        wait_until(started, lambda: shown(store) and len(shown(store)[-1]) == ACCOUNTS)
+        with closing(sqlite3.connect(path)) as database, database:
+            database.execute("ALTER TABLE current RENAME COLUMN owner TO holder")
+            database.execute("UPDATE current SET holder = 'Ann' WHERE id = 0")
+        with pytest.raises(RequestError, match=r"main\.current has no column owner any longer"):
+            wait_until(started, lambda: False)
+    assert all(row["owner"] is not None for row in shown(store)[-1].values())
+    with kept_running(wealth_of(path, name, store), our_log, tmp_path / "data") as started:
+        wait_until(
+            started, lambda: {row.get("holder") for row in shown(store)[-1].values()} >= {"Ann", "owner 1"}
+        )
 
 
 def test_what_cannot_be_a_table_is_refused_with_the_reason(tmp_path):
