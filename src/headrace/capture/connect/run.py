@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from headrace.capture.change import TableSchema
 from headrace.capture.connect.address import DebeziumAddress
 from headrace.capture.connect.connector import Secrets, connector_config, history_topic
 from headrace.capture.connect.settings import ConnectSettings, log_properties
@@ -37,6 +38,7 @@ _log = logging.getLogger(__name__)
 
 _LOOK_S = 1.0
 _OWN_S = 5.0
+_DESCRIBE_S = 60.0  # Debezium does not say when columns change, and JDBC takes a process of Java to look
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
 _SOUND_S = 60.0  # running for so long, a connector that fails is started again as soon as the first time
 _LONGEST_ERROR = 500
@@ -94,7 +96,8 @@ class ConnectRun:
         self._failures = 0
         self._has_streamed = False
         self._last_error = ""
-        self._sound_since = self._restart_at = self._owned_at = 0.0
+        self._schemas: Mapping[str, TableSchema] = {}
+        self._sound_since = self._restart_at = self._owned_at = self._described_at = 0.0
         self.status = Status(
             name=spec.name, state="starting", at_ms=self._clock.now_ms(), url=self._address.shown,
             connector=self._address.kind,
@@ -170,12 +173,20 @@ class ConnectRun:
             self._say("starting")
             require_parts(self._address)
             self._state = self._writer.open()
-            self._own(self._writer.announce(describe(self._spec).values()))
+            self._schemas = {}
+            self._describe()
             config = self._config()
             self._worker = self._started()
             self._worker.put(self.name, config)
             self._has_streamed, self._restart_at = False, 0.0
         self._take_requests(self._worker)
+
+    def _describe(self) -> None:
+        """Writes the columns of tables that are new or have changed; ConfigError if a named table is gone."""
+        found = describe(self._spec)
+        changed = [each for table, each in found.items() if self._schemas.get(table) != each]
+        self._schemas, self._described_at = found, time.monotonic()
+        self._own(self._writer.announce(changed))
 
     def _config(self) -> dict[str, str]:
         """The connector's configuration; what is secret in it is in `_secrets` instead."""
@@ -236,7 +247,9 @@ class ConnectRun:
         """Asks the worker how the connector is, has it started again if it failed, and says so."""
         worker, now = self._worker, time.monotonic()
         assert worker is not None
-        if now - self._owned_at >= _OWN_S:
+        if now - self._described_at >= _DESCRIBE_S:
+            self._describe()
+        elif now - self._owned_at >= _OWN_S:
             self._own()
         if not worker.is_ready:
             self._fail("the Connect worker ended, and is being started again", "reconnecting")
