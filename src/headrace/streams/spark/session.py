@@ -15,6 +15,7 @@ from headrace.errors import ConfigError
 from headrace.java import find_java, spark_environment
 from headrace.stopping import held_back
 from headrace.streams.spark.class_archive import archive_options
+from headrace.streams.spark.planners import planners
 from headrace.streams.spark.settings import (
     read_defaults,
     refuse_connect,
@@ -156,7 +157,8 @@ def _settings(cores: int, master: str | None, settings: Mapping[str, str]) -> di
     given = dict(os.environ)
     os.environ.update(spark_environment(java))
     if master is None or master.startswith("local"):
-        os.environ.update(worker_python())
+        ours = worker_python()
+        os.environ.update(ours and {**ours, **planners()})
     os.environ.update(given_python(given, chosen))
     return {
         **settings,
