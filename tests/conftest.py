@@ -29,10 +29,12 @@ settings.load_profile("headrace")
 
 
 # Groups of tests, each run by one worker, in the order in which they are begun: the longest
-# first, so that no worker is left alone with it at the end. Each worker is given two.
+# first, so that no worker is left alone with it at the end. Spark's tests are two groups, each
+# on a Spark of its own: in one, they would be at work when all others have ended.
 GROUPS = (
     "machines",
     "spark",
+    "applications",
     "drivers",
     "stores",
     "crash",
@@ -113,7 +115,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session")
 def spark():
-    """One Spark for all tests of a worker; tests that use it are in the xdist group "spark"."""
+    """One Spark for all tests of a worker; tests that use it are in the group "spark" or "applications"."""
     from headrace.streams import local_spark, register
 
     session = local_spark("tests", settings={"spark.sql.streaming.pollingDelay": "10ms"})

@@ -19,7 +19,7 @@ from tests.integration.capture.reading import folded, read_topic
 from headrace import App
 from headrace.views import open_store
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("applications")]
 
 Database = PostgresDatabase | MysqlDatabase
 ACCOUNTS, EACH = 4, 100

@@ -13,7 +13,7 @@ from headrace.derived import table, verify_follow
 from headrace.errors import ConfigError, RequestError
 from headrace.views import open_store
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("applications")]
 
 ACCOUNTS, EACH = 5, 100
 

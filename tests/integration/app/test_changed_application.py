@@ -23,7 +23,7 @@ from topics import create_topic
 from headrace.checked_json import encode_fields
 from headrace.errors import ConfigError
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("applications")]
 
 
 @pytest.fixture

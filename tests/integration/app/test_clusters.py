@@ -21,7 +21,7 @@ from headrace.java import find_java, spark_environment
 from headrace.streams import local_spark
 from headrace.streams.spark import guest_session, spark_master
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("applications")]
 
 CLUSTER = "local-cluster[2,1,1024]"
 APP = """

@@ -15,7 +15,7 @@ from headrace.app.query.graphs import ready_graphs
 from headrace.app.query.places import graph_folder
 from headrace.errors import ConfigError
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("applications")]
 
 EARLIER = json.loads((Path(__file__).parent / "earlier" / "manifests.json").read_text())
 DATAFLOWS = ("per_region", "regions")

@@ -197,7 +197,7 @@ def test_the_picture_in_the_documentation_is_what_comes_out(played, number, view
 
 # --- on Spark -----------------------------------------------------------------------------------
 
-on_spark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+on_spark = [pytest.mark.spark, pytest.mark.xdist_group("applications")]
 
 
 @pytest.fixture

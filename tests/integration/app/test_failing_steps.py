@@ -13,7 +13,7 @@ from headrace.cli.main import run
 from headrace.client import producer
 from headrace.streams.engine.raising import may_raise
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("applications")]
 
 PARTITIONS, COUNT = 2, 60
 BAD_CAST = "12 apples"

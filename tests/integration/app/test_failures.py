@@ -26,7 +26,7 @@ from headrace.client import LATEST, RawFetcher
 from headrace.errors import ConfigError, FencedError, RequestError
 from headrace.records import decode_columns
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("applications")]
 
 
 def test_the_older_of_two_drivers_on_one_store_is_fenced_and_says_so(spark, our_log, tmp_path):

@@ -11,7 +11,7 @@ from topics import create_topic
 from headrace.cli.main import run
 from headrace.client import admin, producer
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("applications")]
 LIMIT = 1_048_588  # what a topic takes by default
 TIMEOUT_S = 240
 

@@ -6,7 +6,7 @@ from headrace import agg, tumbling
 from headrace.streams.dataflow import RECORDS, record_column, traced_windows
 from headrace.streams.operators import WindowOperator
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("applications")]
 
 SECOND = 1_000_000
 

@@ -6,7 +6,7 @@ from headrace import App
 from headrace.app.plan import plan_app
 from headrace.app.plan.graph import graph_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("applications")]
 
 
 def test_dataflows_of_the_same_topics_begin_at_one_place_in_whatever_order_they_name_them(spark):

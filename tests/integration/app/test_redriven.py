@@ -12,7 +12,7 @@ from headrace.app.query.checkpoint.manifest import Manifest
 from headrace.app.verify.command import verified
 from headrace.cli.main import run
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("applications")]
 EXTRA = ", note long"
 
 

@@ -13,7 +13,7 @@ from headrace.app.plan.planner import plan_app
 from headrace.client import Connection
 from headrace.errors import ConfigError
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("applications")]
 
 BEGINNING = """\
 from pyspark.sql import Window, functions as F

@@ -11,7 +11,7 @@ from headrace.app.query.checkpoint.manifest import Manifest
 from headrace.app.verify import verified
 from headrace.client import producer
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("applications")]
 
 KEYS = 60
 

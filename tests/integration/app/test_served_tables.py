@@ -14,7 +14,7 @@ from headrace.cli.main import run
 from headrace.client import producer
 from headrace.client.topics import TopicSettings, ensure_topics
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("applications")]
 
 PLACEHOLDER = "__debezium_unavailable_value"
 

@@ -18,7 +18,7 @@ from headrace.errors import ConfigError
 from headrace.streams import local_spark
 from headrace.testing.s3 import S3_ENVIRONMENT, s3_server
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("applications")]
 
 
 @pytest.fixture(scope="module")

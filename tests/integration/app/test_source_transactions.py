@@ -13,7 +13,7 @@ from headrace.client import producer
 from headrace.client.topics import TopicSettings, ensure_topics
 from headrace.views import open_store
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("applications")]
 
 ACCOUNTS = 6
 EACH = 100

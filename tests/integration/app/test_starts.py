@@ -34,7 +34,7 @@ from headrace.cli.main import run
 from headrace.client import GroupOffsets, declare_watermark, producer
 from headrace.views import open_store
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("applications")]
 
 APPLICATION = """
 from headrace import App, agg, tumbling

@@ -21,7 +21,7 @@ from app_runs import (
 )
 from topics import add_partitions, create_topic
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("applications")]
 
 
 def us(second):

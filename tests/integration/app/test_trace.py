@@ -18,7 +18,7 @@ from headrace.errors import RequestError
 from headrace.records import decode_columns
 from headrace.streams.dataflow import RECORDS
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("applications")]
 
 CUSTOMERS = ("ann", "bob", "cid")
 

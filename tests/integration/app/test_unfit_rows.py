@@ -8,7 +8,7 @@ from app_runs import catch_up, headers_of, new_topic, read, send
 from headrace import App, agg
 from headrace.views import open_store
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("applications")]
 
 CAUSE = "PostgreSQL's text cannot hold U+0000"
 

@@ -17,7 +17,7 @@ from headrace.objects import open_objects
 from headrace.streams import local_spark
 from headrace.testing.s3 import S3_ENVIRONMENT, s3_server
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("applications")]
 
 
 @pytest.fixture(scope="module")

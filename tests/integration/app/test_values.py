@@ -9,7 +9,7 @@ from topics import create_topic
 from headrace import App, agg, tumbling
 from headrace.app.verify.command import verified
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("applications")]
 
 
 def reading(second, temp, **labels):

@@ -12,7 +12,7 @@ from headrace.app.verify import verified
 from headrace.client import producer
 from headrace.client.topics import TopicSettings, ensure_topics
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("applications")]
 
 
 def people(topic, store):
