@@ -14,7 +14,12 @@ from tests.integration.console.http_client import ask
 from headrace.app.status.lock import is_running
 from headrace.app.status.status import read_status
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.xdist_group("applications"), pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.spark,
+    pytest.mark.xdist_group("applications"),
+    pytest.mark.timeout(600),
+]
 
 TIMEOUT_S = 240
 APPLICATION = """
