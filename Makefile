@@ -19,12 +19,12 @@ STAMP := $(VENV)/.setup-done
 COMPILED := hatch_build.py $(wildcard src/headrace/kernels/*.[ch])
 BENCHMARKS := log promises recovery feed operators stores windows joins joins_operators joins_growth freshness stages \
 	capture sourcing
-WORKERS := -n 4 --dist loadgroup --no-loadscope-reorder
+BY_GROUP := --dist loadgroup --no-loadscope-reorder
 INSTALL := --disable-pip-version-check --quiet --no-input
 
 help:
 	@echo "make demo      run the demo shop until Ctrl-C (or SECONDS=60), then verify it"
-	@echo "make test      run the tests (default tier, four workers)"
+	@echo "make test      run the tests (default tier, six workers)"
 	@echo "make check     lint, check types and import layers"
 	@echo "make setup     build .venv; the other targets do so when needed"
 	@echo "make bench     run the benchmarks"
@@ -64,15 +64,15 @@ demo: $(STAMP)
 	@exec $(RUN) -m headrace demo $(if $(SECONDS),--seconds $(SECONDS),$$(test -t 0 || echo --seconds 60))
 
 test: $(STAMP)
-	$(RUN) tools/default_run.py $(WORKERS) -m "not slow and not machines"
+	$(RUN) tools/default_run.py -n 6 $(BY_GROUP) -m "not slow and not machines"
 
 # Without root, iproute2 or Kafka's jars this skips, with the reason; HEADRACE_REQUIRE_MACHINES=1 makes it fail.
 cluster: $(STAMP)
 	$(RUN) -m pytest tests/crash/cluster -m "machines and not slow" -rs
 
 campaign: $(STAMP)
-	$(RUN) -m pytest $(WORKERS) -m slow --timeout 7200
-	HEADRACE_EXAMPLES=40 $(RUN) -m pytest $(WORKERS) -m "not slow" --timeout 7200 tests/property
+	$(RUN) -m pytest -n 4 $(BY_GROUP) -m slow --timeout 7200
+	HEADRACE_EXAMPLES=40 $(RUN) -m pytest -n 4 $(BY_GROUP) -m "not slow" --timeout 7200 tests/property
 
 check: $(STAMP)
 	$(VENV)/bin/ruff check .
