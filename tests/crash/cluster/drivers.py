@@ -59,7 +59,7 @@ class Driver:
 
     def wait_for_records(self, count: int) -> None:
         """Until the batches of this driver have read so many records."""
-        wait_until(lambda: self.records() >= count, self)
+        wait_until(lambda: self.records() >= count, self, f"{count} records")
 
     def failures(self) -> list[str]:
         """The queries that failed and were restarted, with their reasons."""
@@ -74,16 +74,25 @@ class Driver:
             self.signal(signal.SIGKILL)
             self.process.wait()
 
-    def wait(self) -> int:
-        return self.process.wait(TIMEOUT_S)
+    def wait(self, what: str = "the end of the driver") -> int:
+        """Its exit code, once it has ended by itself."""
+        try:
+            return self.process.wait(TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"waited {TIMEOUT_S} s for {what}:\n{self.last_words}") from None
+
+    @property
+    def last_words(self) -> str:
+        return self.said[-20_000:]
 
 
-def wait_until(condition: Callable[[], Any], driver: Driver, timeout_s: float = TIMEOUT_S) -> None:
-    """Until the condition is true, as long as the driver lives."""
-    deadline = time.monotonic() + timeout_s
+def wait_until(condition: Callable[[], Any], driver: Driver, what: str) -> None:
+    """Until the condition is true, as long as the driver lives; `what` it is, for the message."""
+    deadline = time.monotonic() + TIMEOUT_S
     while not condition():
-        assert driver.process.poll() is None, driver.said
-        assert time.monotonic() < deadline, driver.said[-20_000:]
+        code = driver.process.poll()
+        assert code is None, f"the driver ended with {code}, waiting for {what}:\n{driver.last_words}"
+        assert time.monotonic() < deadline, f"waited {TIMEOUT_S} s for {what}:\n{driver.last_words}"
         time.sleep(0.2)
 
 
@@ -147,8 +156,10 @@ class Traffic:
     def close(self) -> None:
         """Returns when everything is acknowledged; harmless when repeated."""
         self._closed.set()
-        self._thread.join()
-        assert self._producer.flush(TIMEOUT_S) == 0
+        self._thread.join(TIMEOUT_S)
+        assert not self._thread.is_alive(), f"waited {TIMEOUT_S} s for the last record for {self._topic}"
+        left = self._producer.flush(TIMEOUT_S)
+        assert left == 0, f"waited {TIMEOUT_S} s for acknowledgements of {left} records of {self._topic}"
 
     def _send(self) -> None:
         while not self._closed.wait(0.05):

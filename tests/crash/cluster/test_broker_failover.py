@@ -77,7 +77,7 @@ def test_brokers_are_killed_in_turn_and_every_record_counts_once(cluster, tmp_pa
     first = Driver(tmp_path / "first", file, cluster.bootstrap, *options)
     second = None
     try:
-        wait_until(lambda: topic in names(cluster), first)
+        wait_until(lambda: topic in names(cluster), first, f"topic {topic}")
         with Traffic(cluster.bootstrap, topic, values(), per_second=200), Progress(first) as progress:
             first.wait_for_records(500)
             for node in (coordinator(cluster, topic), *cluster.nodes):

@@ -23,13 +23,16 @@ def in_order(count):
 
 
 def in_disorder(count, seed):
-    """Partitions that are ahead of each other, and stragglers of all ages in each."""
+    """Partitions that are ahead of each other, and stragglers of all ages in each.
+
+    All of them begin at once: one that was never written holds up nobody.
+    """
     chance = random.Random(seed)
     print("seed", seed)
     ahead = [chance.choice((0, 0, 40, 400)) for _ in range(PARTITIONS)]
     found = []
     for number in range(count):
-        partition = chance.randrange(PARTITIONS)
+        partition = number if number < PARTITIONS else chance.randrange(PARTITIONS)
         second = 5 * number + ahead[partition] - chance.choice((0, 0, 0, 5, 15, 90, 300))
         found.append((partition, max(0, second), f"k{chance.randrange(11)}", f"u{chance.randrange(13)}"))
     return found
@@ -96,6 +99,19 @@ def test_what_a_later_stage_counts_follows_from_the_first_log_alone(seed, stages
             sum(wanted.values()),
             len(events) - sum(wanted.values()),
         )
+
+
+def test_rows_of_a_partition_that_begins_later_correct_every_stage_alike():
+    """Those behind, which held up nobody before the partition had a record."""
+    others = [event for event in in_order(120) if event[0] != 3]
+    behind = [(3, second - 120, key, "u0") for _, second, key, _ in in_order(120)[43::4]]
+    events = sorted(others + behind, key=lambda event: event[1] + 120 * (event[0] == 3))
+    wanted = expected(events)
+    found = [run(application(stages=stages), events, batch=7) for stages in (1, 2, 3)]
+    for rows, counters in found:
+        assert rows == wanted
+        assert counters == found[0][1]
+        assert counters["corrected"] > 0
 
 
 @pytest.mark.parametrize(("first", "second"), [(120, 10), (10, 120), (0, 0)])
