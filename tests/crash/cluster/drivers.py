@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,10 @@ class Driver:
         """How many records the batches of this driver have read."""
         return sum(each["records"] for each in self.batches())
 
+    def progress(self) -> Counter[str]:
+        """How many batches of each query have read anything."""
+        return Counter(each["query"] for each in self.batches() if each["records"])
+
     def wait_for_records(self, count: int) -> None:
         """Until the batches of this driver have read so many records."""
         wait_until(lambda: self.records() >= count, self, f"{count} records")
@@ -88,8 +93,13 @@ class Driver:
 
 def wait_until(condition: Callable[[], Any], driver: Driver, what: str) -> None:
     """Until the condition is true, as long as the driver lives; `what` it is, for the message."""
+    wait_for(lambda: "" if condition() else what, driver)
+
+
+def wait_for(missing: Callable[[], str], driver: Driver) -> None:
+    """Until nothing is missing, as long as the driver lives."""
     deadline = time.monotonic() + TIMEOUT_S
-    while not condition():
+    while what := missing():
         code = driver.process.poll()
         assert code is None, f"the driver ended with {code}, waiting for {what}:\n{driver.last_words}"
         assert time.monotonic() < deadline, f"waited {TIMEOUT_S} s for {what}:\n{driver.last_words}"

@@ -20,7 +20,7 @@ import psycopg
 import pytest
 from pyarrow import fs
 from tests.crash.cluster import recomputation
-from tests.crash.cluster.drivers import HEADRACE, TIMEOUT_S, Driver, Traffic, committed, wait_until
+from tests.crash.cluster.drivers import HEADRACE, TIMEOUT_S, Driver, Traffic, committed, wait_for, wait_until
 from tests.integration.app.standalone import StandaloneCluster
 
 import headrace as headrace_package
@@ -41,7 +41,7 @@ CUSTOMERS = """customers = app.table(
     "shop.customers", key="customer_id", schema="customer_id string, tier string, city string"
 )
 """
-FENCED = 4
+FENCED, QUERIES = 4, 8
 MINUTES = float(os.environ.get("HEADRACE_CLUSTER_MINUTES", "0"))  # so long, at a steady rate
 EVERY_S = 120 if MINUTES else 0  # from one kill to the next
 HOOKS = {
@@ -186,9 +186,18 @@ class Run:
         self.drivers.append(driver)
         return driver
 
-    def go_on(self, records=1000):
-        """Until it has read more than it had."""
-        self.driver.wait_for_records(self.driver.records() + records)
+    def go_on(self):
+        """Until each of its queries has read something more."""
+        before, queries = self.driver.progress(), set()
+        for driver in self.drivers:
+            queries |= driver.progress().keys()
+
+        def missing():
+            now = self.driver.progress()
+            behind = [each for each in sorted(queries) if now[each] == before[each]]
+            return f"another batch of {', '.join(behind)}" if behind else ""
+
+        wait_for(missing, self.driver)
 
     def executors(self, *workers):
         return [pid for each in workers for pid in self.site.machines[each].pids(EXECUTOR)]
@@ -295,7 +304,8 @@ def test_the_shop_survives_kills_and_moves_between_machines(site):
             Traffic(site.kafka.bootstrap, "shop.customers", customers(seed), per_second=20)
         )
         traffic = stack.enter_context(traffic_of_the_shop(site, seed))
-        run.start().wait_for_records(500)
+        run.start()
+        wait_until(lambda: len(run.driver.progress()) == QUERIES, run.driver, "a batch of every query")
         for number, kill in enumerate(drawn(kills, chance)):
             if number >= len(kills) and time.monotonic() - began > 60 * MINUTES:
                 break

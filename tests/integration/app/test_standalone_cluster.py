@@ -1,19 +1,22 @@
 """An application on a Spark standalone cluster: what works there, and what is refused in one line."""
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from app_runs import new_topic, rows, send, traffic
+from app_runs import BASE_MS, new_topic, rows, send, traffic
 from standalone import StandaloneCluster
 from topics import create_topic
 
 import headrace as headrace_package
+from headrace.client import producer
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.xdist_group("cluster")]
 
+RECORDS, VALUE_BYTES = 350_000, 2_000
 APP = """
 from headrace import App, agg, tumbling
 app = App("clusters")
@@ -42,8 +45,9 @@ def application(our_log, tmp_path):
     return file
 
 
-def headrace(command, file, log, cluster, data, **variables):
+def headrace(command, file, log, cluster, data, *more, **variables):
     arguments = [command, file, "--master", cluster.url, "--bootstrap", log.bootstrap_servers, "--data", data]
+    arguments += more
     # Executors find the package that is tested; elsewhere it is installed on their machines.
     arguments += ["--conf", f"spark.executorEnv.PYTHONPATH={Path(headrace_package.__file__).parents[1]}"]
     arguments += ["--until-caught-up"] if command == "run" else []
@@ -65,6 +69,27 @@ def test_a_cluster_runs_an_application_and_proves_its_views(cluster, application
     assert len(rows(f"sqlite:///{data / 'views.db'}")) > 10
     assert not list(data.glob("probe-*"))
     proved = headrace("verify", application, our_log, cluster, data)
+    assert proved.returncode == 0 and "counts: equal" in proved.stdout, proved.stdout + proved.stderr
+
+
+@pytest.mark.timeout(1800)
+def test_records_that_are_small_compressed_and_large_decoded_fit_into_an_executor(cluster, our_log, tmp_path):
+    topic, file, data = new_topic(), tmp_path / "app.py", tmp_path / "data"
+    file.write_text(APP.format(topic=topic))
+    create_topic(our_log, 2, topic)
+    client = producer(our_log, compression_type="zstd", linger_ms=50, batch_size=1 << 20)
+    for number in range(RECORDS):
+        value = {"place": "here", "amount": 1.0, "at": BASE_MS + number, "about": "x" * VALUE_BYTES}
+        client.produce(topic, json.dumps(value).encode(), partition=number % 2)
+        client.poll(0 if len(client) < 50_000 else 0.1)
+    assert client.flush(300) == 0
+    ran = headrace("run", file, our_log, cluster, data, "--json", "--conf", "spark.executor.memory=512m")
+    assert ran.returncode == 0, ran.stderr
+    batches = [json.loads(line).get("records", 0) for line in ran.stdout.splitlines() if line[:1] == "{"]
+    decoded = [each * VALUE_BYTES for each in batches if each]
+    assert sum(batches) == RECORDS and max(decoded) <= 256 << 20 and len(decoded) > 2, batches
+    assert "restarted" not in ran.stdout and "OutOfMemory" not in (data / "spark.messages").read_text()
+    proved = headrace("verify", file, our_log, cluster, data)
     assert proved.returncode == 0 and "counts: equal" in proved.stdout, proved.stdout + proved.stderr
 
 

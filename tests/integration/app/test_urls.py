@@ -5,7 +5,7 @@ import os
 import shutil
 
 import pytest
-from app_runs import event, new_topic, options, send, traffic
+from app_runs import event, new_topic, options, rows, send, traffic
 from topics import create_topic
 
 from headrace import App, agg, tumbling
@@ -83,6 +83,33 @@ def test_a_driver_goes_on_elsewhere_from_what_it_finds_at_the_url(our_log, bucke
     kept = [name.rpartition("/")[2].partition(".")[0] for name in objects.names("checkpoints/queries")]
     assert kept.count("manifest") == 1
     assert not objects.names("probes")
+
+
+def test_parquet_views_in_the_object_store_go_on_with_the_next_driver(our_log, bucket, tmp_path):
+    topic = new_topic()
+    create_topic(our_log, 2, topic)
+    url, store = f"{bucket}/{topic}", f"parquet+{bucket}/{topic}-views"
+    app = App(f"app-{topic}", store=store)
+    common = {"lateness": "1 second", "partitions": 2, "idle_after": "10 minutes"}
+    events = app.stream(topic, schema="place string, amount double, at long", event_time="at", **common)
+
+    @app.view
+    def counts():
+        windows = events.window(tumbling("10 seconds"), by="place", emit="update")
+        return windows.agg(n=agg.count(), total=agg.sum("amount"))
+
+    for part in range(2):
+        for partition in (0, 1):
+            found = traffic(2 * part + partition, first=part * 60, until=(55, 1000)[part])
+            send(our_log, topic, found, partition)
+        run_to_the_end(app, our_log, tmp_path / str(part), url, sinks="executors")
+        shutil.rmtree(tmp_path / str(part))
+    (verdict,) = verified(app, options(our_log, tmp_path / "nothing", url=url))
+    assert verdict.is_equal and verdict.rows > 10, verdict
+    versions = open_objects(f"{bucket}/{topic}-views").names("counts/manifests")
+    epochs = {name.rpartition("/")[2].partition(".")[0] for name in versions}
+    assert len(versions) <= 4 and max(epochs) == "00000002", versions
+    assert len(rows(store)) == verdict.rows
 
 
 def test_views_on_the_drivers_own_machine_are_refused(our_log, bucket, tmp_path):
