@@ -7,7 +7,7 @@ table and merged from there, all at once.
 
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 
 import psycopg
 import pyarrow as pa
@@ -16,7 +16,13 @@ from psycopg import errors
 from headrace.views.ledger import Reflected
 from headrace.views.misfits import LimitedStore
 from headrace.views.schema import ViewSchema
-from headrace.views.sql.postgres_connection import Connection, connect, explained, without_password
+from headrace.views.sql.postgres_connection import (
+    WRITER,
+    Connection,
+    connect,
+    explained,
+    without_password,
+)
 from headrace.views.sql.postgres_session import TABLES, PostgresSession
 from headrace.views.sql.postgres_staging import PostgresStager, staged_tables
 from headrace.views.sql.postgres_values import misfits
@@ -26,6 +32,12 @@ from headrace.views.store import StagingStore
 
 __all__ = ["PostgresStore"]
 
+_PATIENCE_S = 2.0
+_END_WHO_BLOCKS = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE pid = ANY(pg_blocking_pids(%s)) AND application_name = %s
+"""
+
 
 class PostgresStore(StagingStore, LimitedStore, SqlStore):
     """A ViewStore in a PostgreSQL database, named by a libpq URL.
@@ -33,6 +45,9 @@ class PostgresStore(StagingStore, LimitedStore, SqlStore):
     Writing and reading have a connection each, opened when they are needed and
     reopened when they are lost. A commit that was cut off is a RetriableError: the batch,
     repeated, finds out whether it is in.
+
+    A run begins its views after it has taken over the application. What the run before it has open
+    then, suspended or cut off as it may be, is ended: nobody else would let go of its locks.
     """
 
     def __init__(self, url: str) -> None:
@@ -42,7 +57,7 @@ class PostgresStore(StagingStore, LimitedStore, SqlStore):
         self._writer: Connection | None = None
         self._reader: Connection | None = None
         with self._write_lock, explained(self.name):
-            self._writer = connect(self._url)
+            self._writer = connect(self._url, WRITER)
             self._writer.execute(TABLES)
             self._writer.commit()
 
@@ -52,12 +67,17 @@ class PostgresStore(StagingStore, LimitedStore, SqlStore):
     def misfits(self, rows: pa.Table, key: Sequence[str]) -> pa.Array | None:
         return misfits(rows, key)
 
+    def prepare(self, schema: ViewSchema) -> None:
+        with self._taking_over():
+            super().prepare(schema)
+
     def begin(
         self, view: str, query_id: str, *, schema: ViewSchema | None = None, first_batch: int = 0
     ) -> Reflected:
-        found = super().begin(view, query_id, schema=schema, first_batch=first_batch)
-        with self._transaction() as session:
-            session.drop_tables(staged_tables(session.table_names(), view))
+        with self._taking_over():
+            found = super().begin(view, query_id, schema=schema, first_batch=first_batch)
+            with self._transaction() as session:
+                session.drop_tables(staged_tables(session.table_names(), view))
         return found
 
     def close(self) -> None:
@@ -68,10 +88,30 @@ class PostgresStore(StagingStore, LimitedStore, SqlStore):
             self._writer = self._reader = None
 
     @contextmanager
+    def _taking_over(self) -> Iterator[None]:
+        """Within, writers that keep this one waiting are ended after a moment."""
+        done = threading.Event()
+        watch = threading.Thread(target=self._end_who_blocks, args=(done,), name="blockers", daemon=True)
+        watch.start()
+        try:
+            yield
+        finally:
+            done.set()
+            watch.join()
+
+    def _end_who_blocks(self, done: threading.Event) -> None:
+        while not done.wait(_PATIENCE_S):
+            writer = self._writer
+            if writer is None or writer.closed:
+                continue
+            with suppress(psycopg.Error), closing(connect(self._url)) as connection:
+                connection.execute(_END_WHO_BLOCKS, (writer.info.backend_pid, WRITER))
+
+    @contextmanager
     def _transaction(self) -> Iterator[PostgresSession]:
         with self._write_lock, explained(self.name):
             if self._writer is None or self._writer.closed:
-                self._writer = connect(self._url)
+                self._writer = connect(self._url, WRITER)
             with self._writer.transaction():
                 yield PostgresSession(self._writer)
 

@@ -11,25 +11,39 @@ from psycopg import errors
 from headrace.errors import ConfigError, DiskError, HeadraceError, RequestError, RetriableError
 from headrace.secret_references import is_reference, resolve
 
-__all__ = ["Connection", "connect", "explained", "without_password"]
+__all__ = ["WRITER", "Connection", "connect", "explained", "without_password"]
+
+WRITER = "headrace-views writer"  # as the server knows the connection that a run writes views by
 
 _OLDEST_VERSION = 150_000  # has UNIQUE NULLS NOT DISTINCT
 _SETTINGS = (
     "SET TIME ZONE 'UTC'; SET client_encoding = 'UTF8'; SET extra_float_digits = 1; "
-    "SET synchronous_commit = on; SET datestyle = 'ISO, YMD'; SET bytea_output = 'hex'"
+    "SET synchronous_commit = on; SET datestyle = 'ISO, YMD'; SET bytea_output = 'hex'; "
+    # The server drops a client whose machine is gone after a minute; by default, after two hours.
+    "SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3"
 )
+# And the client drops a server.
+_KEEPALIVES = {
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,
+}
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 
-def connect(url: str) -> Connection:
-    """A connection on which values look as we write them.
+def connect(url: str, name: str = "headrace-views") -> Connection:
+    """A connection on which values look as we write them, known to the server by that name.
 
+    One that leads nowhere is given up after a minute, unless the URL has keepalives of its own.
     `password=env:NAME` or `file:PATH` in the URL is resolved here, by the process that connects.
     Raises ConfigError if it leads nowhere, or the server is too old.
     """
+    options = dict(parse_qsl(urlsplit(url).query))
+    keepalives = {key: value for key, value in _KEEPALIVES.items() if key not in options}
     connection = psycopg.connect(
-        url, password=_password(url), autocommit=False, application_name="headrace-views"
+        url, password=_password(url), autocommit=False, application_name=name, **keepalives
     )
     if connection.info.server_version < _OLDEST_VERSION:
         connection.close()
