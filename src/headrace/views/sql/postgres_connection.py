@@ -41,7 +41,7 @@ def connect(url: str, name: str = "headrace-views") -> Connection:
     Raises ConfigError if it leads nowhere, or the server is too old.
     """
     options = dict(parse_qsl(urlsplit(url).query))
-    keepalives = {key: value for key, value in _KEEPALIVES.items() if key not in options}
+    keepalives: dict[str, Any] = {key: value for key, value in _KEEPALIVES.items() if key not in options}
     connection = psycopg.connect(
         url, password=_password(url), autocommit=False, application_name=name, **keepalives
     )
