@@ -38,9 +38,20 @@ GROUPS = (
     "drivers",
     "stores",
     "crash",
-    "fuzz",
     "clients",
+    "access",
+    "cli",
+    "console",
+    "hooks",
     "browser",
+    "fuzz",
+    "postgres",
+    "mysql",
+    "capture",
+    "derived",
+    "broker",
+    "queues",
+    "transactions",
     "parity",
     "kafka",
     "connect",
@@ -79,19 +90,42 @@ ON_KAFKA_FOR_LONG = (
 )
 
 
+# Where all tests use the same few servers, which every worker would start for itself.
+SHARING = {
+    "tests/integration/access/": "access",
+    "tests/integration/broker/": "broker",
+    "tests/integration/capture/": "capture",
+    "tests/integration/cli/": "cli",
+    "tests/integration/console/": "console",
+    "tests/integration/derived/": "derived",
+    "tests/integration/hooks/": "hooks",
+    "tests/integration/test_queues.py": "queues",
+    "tests/integration/test_transactions.py": "transactions",
+}
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)  # marks before xdist looks at groups, sorts behind everybody
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
-    """Tests on a Kafka share one, as do the tests of the four clients; groups come before all others."""
+    """Tests that share servers are a group; groups come before all others."""
     for item in items:
         if item.get_closest_marker("kafka") and item.nodeid.startswith(ON_KAFKA_FOR_LONG):
             item.add_marker(pytest.mark.slow)
-        if item.get_closest_marker("xdist_group") is None:
-            if item.nodeid.startswith("tests/integration/clients/"):
-                item.add_marker(pytest.mark.xdist_group("clients"))
-            elif item.get_closest_marker("kafka"):
-                item.add_marker(pytest.mark.xdist_group("kafka"))
+        group = None if item.get_closest_marker("xdist_group") else _shared_by(item)
+        if group is not None:
+            item.add_marker(pytest.mark.xdist_group(group))
     yield
     items.sort(key=_turn)
+
+
+def _shared_by(item: pytest.Item) -> str | None:
+    """The group of a test that says none itself."""
+    if item.nodeid.startswith("tests/integration/clients/"):
+        return "clients"
+    if item.get_closest_marker("kafka"):
+        return "kafka"
+    if "spark" in getattr(item, "fixturenames", ()):
+        return "spark"
+    return next((group for place, group in SHARING.items() if item.nodeid.startswith(place)), None)
 
 
 def _turn(item: pytest.Item) -> int:
