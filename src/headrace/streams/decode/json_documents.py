@@ -38,6 +38,7 @@ _TIMESTAMP = re.compile(
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _NOT_FINITE = ("NaN", "Infinity", "-Infinity")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH_DIGITS = {"s": (9, 10), "ms": (12, 13), "us": (15, 16), "ns": (18, 19)}  # from 1973 to 2286
 _QUOTED = 60
 _MOST_DIGITS = 1_000  # of a number that becomes an integer or a decimal: more fit none
 _EXACT = Context(prec=_MOST_DIGITS + 100)
@@ -153,7 +154,21 @@ def _value(found: Any, kind: pa.DataType, path: str, lenient: bool) -> Any:
     if pa.types.is_list(kind):
         _require(found, list, kind, path)
         return [_value(each, kind.value_type, f"{path}[]", lenient) for each in found]
-    return _scalar(found, kind, path, lenient)
+    try:
+        return _scalar(found, kind, path, lenient)
+    except Fault as fault:
+        if lenient or not _is_read_leniently(found, kind):
+            raise
+        raise Fault(fault.kind, fault.text.removeprefix(fault.kind) + "; lenient=True reads it") from None
+
+
+def _is_read_leniently(found: Any, kind: pa.DataType) -> bool:
+    """Whether a value that is refused would do for a lenient stream."""
+    try:
+        _scalar(found, kind, "", lenient=True)
+    except Fault:
+        return False
+    return True
 
 
 def _entries(found: Any, kind: pa.DataType, path: str) -> list[tuple[str, Any]]:
@@ -183,7 +198,7 @@ def _scalar(found: Any, kind: pa.DataType, path: str, lenient: bool) -> Any:
     if lenient and pa.types.is_string(kind) and isinstance(found, _Number | bool):
         return json.dumps(found) if isinstance(found, bool) else str(found)
     if not _is_string(found):
-        _wrong(found, kind, path)
+        _wrong(found, kind, path, _epoch_hint(found) if pa.types.is_timestamp(kind) else "")
     if pa.types.is_timestamp(kind):
         return _timestamp(found, path, lenient)
     if pa.types.is_date32(kind):
@@ -307,8 +322,16 @@ def _date(found: str, path: str) -> date:
 # --- words ----------------------------------------------------------------------------------------
 
 
-def _wrong(found: Any, kind: pa.DataType, path: str) -> Never:
-    raise Fault(f"{path}: expected {_name(kind)}", f", got {_shown(found)}")
+def _wrong(found: Any, kind: pa.DataType, path: str, hint: str = "") -> Never:
+    raise Fault(f"{path}: expected {_name(kind)}", f", got {_shown(found)}{hint}")
+
+
+def _epoch_hint(found: Any) -> str:
+    """How to declare a number where a timestamp is wanted: in which unit it is of our days, give or take."""
+    if not isinstance(found, _Number) or not _WHOLE.fullmatch(found):
+        return ""
+    unit = next((unit for unit, digits in _EPOCH_DIGITS.items() if len(found) in digits), None)
+    return "" if unit is None else f'; if it is time since 1970, declare it as long, with time_unit="{unit}"'
 
 
 def _not_a(what: str, found: str, path: str) -> Never:

@@ -190,10 +190,12 @@ class Stamper:
             if computed is not None and computed.failed:
                 rows = np.isin(np.arange(len(times)), list(computed.failed))
                 faults.append((rows, f"no event time: {spec.event_time} cannot be computed"))
-            faults.append((missing, f"no event time: {spec.event_time} is missing or out of range"))
+            given = self._field(parsed, spec.event_time) if computed is None else computed.values
+            faults += _untimely(given, missing, f"no event time: {spec.event_time}")
         if spec.sent_at is not None:
             sent, unsent = self._column(parsed, spec.sent_at)
-            faults.append((unsent, f"no clock to correct by: {spec.sent_at} is missing or out of range"))
+            clock = self._field(parsed, spec.sent_at)
+            faults += _untimely(clock, unsent, f"no clock to correct by: {spec.sent_at}")
             times = times + (appended - sent)
             faults.append((_out_of_range(times, 1), "the corrected event time is out of range"))
         ahead = times > appended + min(spec.max_ahead_us, LAST_US)
@@ -411,6 +413,14 @@ def _microseconds(column: pa.Array, time_unit: str) -> tuple[Ints, Bools | None]
     if time_unit == "ns":
         numbers = numbers // 1000
     return _scaled(numbers, unit, unfit)
+
+
+def _untimely(column: pa.Array, unfit: Bools | None, what: str) -> list[tuple[Bools | None, str]]:
+    """Why what a column gives is no time: because nothing is there, or because no calendar has it."""
+    if unfit is None:
+        return []
+    empty = column.is_null().to_numpy(zero_copy_only=False)
+    return [(empty, f"{what} is missing or null"), (unfit, f"{what} is outside the years 1 to 9999")]
 
 
 def _scaled(numbers: Ints, unit: int, unfit: Bools | None = None) -> tuple[Ints, Bools | None]:

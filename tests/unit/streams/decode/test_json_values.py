@@ -97,7 +97,7 @@ def test_the_reason_speaks_of_the_value_and_not_of_how_it_is_read():
         (b'{"number": [1]}', "number: expected long, got an array"),
         (b'{"number": 9223372036854775808}', "number: out of range of long: 9223372036854775808"),
         (b'{"number": 1, "number": 2}', "number: given twice"),
-        (b'{"name": true}', "name: expected string, got boolean true"),
+        (b'{"name": true}', "name: expected string, got boolean true; lenient=True reads it"),
         (b'{"name": "\\ud800"}', "name: half of a surrogate pair"),
         (b'{"number": "\\u0007\\n"}', 'number: expected long, got string "\\u0007\\n"'),
     ],
@@ -106,6 +106,39 @@ def test_what_is_wrong_is_said_in_the_words_of_the_schema(value, reason):
     parsed = parse(b'{"number": 1}', value)
     assert parsed.reasons.to_pylist() == [None, reason]
     assert reason.startswith(parsed.kinds[1].as_py()) and reason.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("written", "unit"),
+    [
+        (b"1767603600", "s"),
+        (b"1767603600000", "ms"),
+        (b"1767603600000000", "us"),
+        (b"1767603600000000000", "ns"),
+    ],
+)
+def test_a_number_where_a_timestamp_is_declared_says_how_to_declare_it(written, unit):
+    _, reason = parse_one(written, pa.timestamp("us", tz="UTC"))
+    assert reason == (
+        f"it: expected timestamp, got number {written.decode()}; if it is time since 1970, declare it as "
+        f'long, with time_unit="{unit}"'
+    )
+    assert parse_one(b"17", pa.timestamp("us", tz="UTC"))[1] == "it: expected timestamp, got number 17"
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "reason"),
+    [
+        (b'"21.5"', pa.float64(), 'it: expected double, got string "21.5"; lenient=True reads it'),
+        (b"3.0", pa.int32(), "it: expected int, got number 3.0; lenient=True reads it"),
+        (b"7", pa.string(), "it: expected string, got number 7; lenient=True reads it"),
+        (b'"warm"', pa.float64(), 'it: expected double, got string "warm"'),
+        (b"3.5", pa.int32(), "it: expected int, got number 3.5"),
+        (b'["7"]', pa.list_(pa.int64()), 'it[]: expected long, got string "7"; lenient=True reads it'),
+    ],
+)
+def test_what_a_lenient_stream_would_read_says_so(text, kind, reason):
+    assert parse_one(text, kind) == (None, reason)
 
 
 def test_a_byte_order_mark_is_passed_over():
