@@ -13,9 +13,9 @@ from headrace.errors import CorruptionError, DiskError
 from headrace.records import read_header
 from headrace.storage.compaction.batch_reader import RawBatch, last_offset_in, read_batches
 from headrace.storage.compaction.markers import AbortedRanges
-from headrace.storage.disk import Disk, read_offset, write_all, write_offset
+from headrace.storage.disk import Disk, read_number, write_all, write_number
 from headrace.storage.producers import AbortedTransaction
-from headrace.storage.reading import PartitionReader
+from headrace.storage.reading import OffsetsSum, PartitionReader
 from headrace.storage.segments import CheckedIndex, Segment, compacted_name
 from headrace.storage.topic_config import TopicConfig
 
@@ -241,13 +241,15 @@ class Compaction:
             self._check_undamaged(group)
             if not changed and len(group) == 1 and group[0].compacted:
                 group[0].horizon_ms = segment.horizon_ms
-                self.reader.files.disk.unlink(draft)
+                for each in (draft, segment.offsets_path):
+                    self.reader.files.disk.unlink(each)
                 return 0
             self.reader.files.disk.rename(draft, path)
             self.reader.files.disk.sync_directory(path.parent)
         except (OSError, DiskError, Stopped, _NewDamage):
-            with contextlib.suppress(OSError):
-                self.reader.files.disk.unlink(draft)
+            for each in (draft, segment.offsets_path):
+                with contextlib.suppress(OSError):
+                    self.reader.files.disk.unlink(each)
             raise
         swap(group, segment)
         return sum(old.size_bytes for old in group) - segment.size_bytes
@@ -264,6 +266,7 @@ class Compaction:
         """Copies what stays of the group to `path`, filling in the segment; whether anything was left out."""
         disk = self.reader.files.disk
         index = CheckedIndex(segment.base_offset, self.config.index_interval_bytes)
+        offsets = OffsetsSum()
         out: list[bytes | bytearray | memoryview] = []
         changed, waiting, written = False, 0, 0
         batches = chain.from_iterable(read_batches(self.reader, s, self.limits.read_bytes) for s in group)
@@ -275,6 +278,7 @@ class Compaction:
                     continue
                 header = read_header(kept)
                 index.add(header.base_offset, written + waiting, header.max_timestamp)
+                offsets.add(header.base_offset)
                 if (header.delete_horizon_ms or 0) > self.now_ms:  # else it stays for another reason
                     segment.note_horizon(header.delete_horizon_ms)
                 out.append(kept)
@@ -286,6 +290,7 @@ class Compaction:
             disk.sync(fd)
         finally:
             disk.close(fd)
+        offsets.keep(disk, segment)  # before the segment is in force, which needs it
         segment.index, segment.largest_timestamp = index, index.largest_timestamp
         return changed
 
@@ -295,13 +300,13 @@ class Compaction:
 
 def write_clean_end(disk: Disk, path: Path, offset: int) -> None:
     """Notes that below `offset` every key has one record, once the files that make it so are in force."""
-    write_offset(disk, path, offset)
+    write_number(disk, path, offset)
 
 
 def read_clean_end(disk: Disk, path: Path) -> int:
     """The offset, 0 if it is not known."""
     try:
-        return read_offset(disk, path)
+        return read_number(disk, path) or 0
     except CorruptionError:
         logger.warning("%s is damaged; the partition is compacted from its start again", path)
         return 0

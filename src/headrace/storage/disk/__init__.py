@@ -12,7 +12,7 @@ from headrace.storage.disk.disk import (
     write_all,
 )
 from headrace.storage.disk.memory_disk import MemoryDisk
-from headrace.storage.disk.offset_file import read_offset, write_offset
+from headrace.storage.disk.number_file import read_number, write_number
 from headrace.storage.disk.unreadable import UnreadableBytes, UnreadablePlaces
 
 __all__ = [
@@ -27,10 +27,10 @@ __all__ = [
     "is_full",
     "load_damage",
     "make_directory",
-    "read_offset",
+    "read_number",
     "replace_or_put_back",
     "save_damage",
     "sync_file",
     "write_all",
-    "write_offset",
+    "write_number",
 ]

@@ -3,14 +3,14 @@
 from pathlib import Path
 
 from headrace.errors import CorruptionError
-from headrace.storage.disk import Disk, read_offset, write_offset
+from headrace.storage.disk import Disk, read_number, write_number
 
 __all__ = ["read_log_start", "write_log_start"]
 
 
 def write_log_start(disk: Disk, path: Path, offset: int) -> None:
     """Returns when the log start can no longer move back."""
-    write_offset(disk, path, offset)
+    write_number(disk, path, offset)
 
 
 def read_log_start(disk: Disk, path: Path) -> int:
@@ -20,7 +20,7 @@ def read_log_start(disk: Disk, path: Path) -> int:
     the offsets of a topic in memory to others.
     """
     try:
-        return read_offset(disk, path)
+        return read_number(disk, path) or 0
     except CorruptionError as error:
         raise CorruptionError(
             "its checksum does not hold; restore it from a copy, or remove it: the log then starts at its"

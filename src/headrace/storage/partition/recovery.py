@@ -138,10 +138,12 @@ def _recover_producers(
 
 
 def _leftovers(sizes: dict[str, int], segments: list[Segment]) -> list[str]:
-    """Drafts that a crash left, and indexes of segments that are gone."""
-    indexes = {segment.index_path.name for segment in segments}
+    """Drafts that a crash left, and what stood beside segments that are gone."""
+    kept = {path.name for segment in segments for path in segment.paths}
     return [
-        name for name in sizes if name.endswith(".tmp") or (name.endswith(".index") and name not in indexes)
+        name
+        for name in sizes
+        if name.endswith(".tmp") or (name.endswith((".index", ".offsets")) and name not in kept)
     ]
 
 
@@ -151,7 +153,7 @@ def _without_deleted(reader: PartitionReader, segments: list[Segment], log_start
     while keep + 1 < len(segments) and segments[keep + 1].base_offset <= log_start:
         keep += 1
     for segment in segments[:keep]:
-        for path in (segment.path, segment.index_path):
+        for path in segment.paths:
             with contextlib.suppress(FileNotFoundError):
                 reader.files.disk.unlink(path)
     return segments[keep:]

@@ -74,7 +74,7 @@ def remove_files(reader: PartitionReader, gone: tuple[Segment, ...]) -> list[Pat
     for segment in gone:
         files.indexes.drop(segment)
         files.forget(segment.file)
-        for path in (segment.path, segment.index_path):
+        for path in segment.paths:
             with contextlib.suppress(FileNotFoundError):
                 files.disk.unlink(path)
     if gone:

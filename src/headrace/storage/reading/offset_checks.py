@@ -1,21 +1,59 @@
 """Base offsets of a compacted segment, compared with the checksums in its index.
 
 A batch's CRC does not cover its base offset. In other segments it follows from the batch
-before; here batches are missing in between, and only the checksum tells a flipped bit.
+before; here batches are missing in between, and only the checksum tells a flipped bit. An
+index may be lost, so a file beside it has a checksum of all the base offsets (`OffsetsSum`).
 """
 
+import logging
 from collections.abc import Iterable
 
 from crc32c import crc32c
 
+from headrace.errors import CorruptionError
 from headrace.records import BATCH_OVERHEAD_BYTES, HEADER_BYTES
-from headrace.storage.disk import Damage, Disk
+from headrace.storage.disk import Damage, Disk, read_number, write_number
 from headrace.storage.segments import CheckedIndex, Segment, SparseIndex
 
-__all__ = ["with_checks", "wrong_stretches"]
+__all__ = ["OffsetsSum", "wholly_wrong", "with_checks", "wrong_stretches"]
+
+logger = logging.getLogger("headrace.storage")
 
 _WINDOW_BYTES = 32 * 1024
 _MIN_LENGTH = HEADER_BYTES - BATCH_OVERHEAD_BYTES
+
+
+class OffsetsSum:
+    """The checksum of all base offsets of a compacted segment, kept where an index that is lost has none."""
+
+    __slots__ = ("_crc",)
+
+    def __init__(self) -> None:
+        self._crc = 0
+
+    def add(self, base_offset: int) -> None:
+        """Takes the next batch."""
+        self._crc = crc32c(base_offset.to_bytes(8, "big"), self._crc)
+
+    def keep(self, disk: Disk, segment: Segment) -> None:
+        """Returns when it is on disk."""
+        write_number(disk, segment.offsets_path, self._crc)
+
+
+def wholly_wrong(disk: Disk, fd: int, segment: Segment, offset_after: int) -> list[Damage]:
+    """Of a compacted segment without its index: all of it, if its base offsets are not what they were.
+
+    Which of them it is cannot be told. Segments of earlier versions have no such checksum.
+    """
+    try:
+        expected = read_number(disk, segment.offsets_path)
+    except CorruptionError as error:
+        logger.warning("%s; the base offsets are not compared", error)
+        return []
+    crc = None if expected is None else _offsets_crc(disk, fd, 0, segment.size_bytes)
+    if crc is None or crc == expected:
+        return []
+    return [Damage(segment.path, 0, segment.size_bytes, segment.base_offset, offset_after)]
 
 
 def wrong_stretches(

@@ -21,7 +21,7 @@ from headrace.errors import CorruptionError, DiskError, RequestError
 from headrace.records import BATCH_OVERHEAD_BYTES, HEADER_BYTES
 from headrace.storage.disk import Damage, UnreadableBytes, UnreadablePlaces, save_damage
 from headrace.storage.reading.extent import Extent
-from headrace.storage.reading.offset_checks import with_checks, wrong_stretches
+from headrace.storage.reading.offset_checks import wholly_wrong, with_checks, wrong_stretches
 from headrace.storage.segments import (
     CheckedIndex,
     Files,
@@ -486,10 +486,15 @@ class PartitionReader:
         """Checks every batch of the segment, rebuilds its index, records all damage in it.
 
         The index of a compacted segment is kept, if it is what was written: nothing else tells
-        which offsets are right.
+        which offsets are right. Without it, only whether all of them are is known; where they
+        are not, no index is made that would say that they are.
         """
         kept = self._kept_checks(segment) if segment.compacted else None
-        found = self._wrong_stretches(segment, fd, kept, range(len(kept))) if kept is not None else []
+        if kept is not None:
+            found = self._wrong_stretches(segment, fd, kept, range(len(kept)))
+        else:
+            found = self._wholly_wrong(segment, fd) if segment.compacted else []
+        unexplained = bool(found) and kept is None
         index = SparseIndex(segment.base_offset, self.interval_bytes)
         expected = self._scan_around(segment, fd, index, found)
         end, limit = segment.size_bytes, self._offset_after(segment)
@@ -499,7 +504,10 @@ class PartitionReader:
         self.record(found)
         if segment.compacted:
             index = kept if kept is not None else with_checks(self.files.disk, fd, index, end)
-        self._keep_index(segment, index, expected)
+        if unexplained:
+            self.files.indexes.keep(segment, index)
+        else:
+            self._keep_index(segment, index, expected)
         return index
 
     def _scan_around(self, segment: Segment, fd: int, index: SparseIndex, found: list[Damage]) -> int:
@@ -553,6 +561,9 @@ class PartitionReader:
         self, segment: Segment, fd: int, index: CheckedIndex, ranks: Iterable[int]
     ) -> list[Damage]:
         return wrong_stretches(self.files.disk, fd, segment, index, ranks, self._offset_after(segment))
+
+    def _wholly_wrong(self, segment: Segment, fd: int) -> list[Damage]:
+        return wholly_wrong(self.files.disk, fd, segment, self._offset_after(segment))
 
     # -- keeping indexes
 

@@ -72,6 +72,16 @@ class Segment:
     def index_path(self) -> Path:
         return self.file.path.with_suffix(".index")
 
+    @property
+    def offsets_path(self) -> Path:
+        """Of a compacted segment: the checksum of all its base offsets, for when the index is lost."""
+        return self.file.path.with_suffix(".offsets")
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """Its files, but those that are there for all segments."""
+        return (self.path, self.index_path, *((self.offsets_path,) if self.compacted else ()))
+
 
 def plain_name(base_offset: int) -> str:
     return f"{base_offset:020}.log"

@@ -76,6 +76,57 @@ def test_every_flipped_bit_of_a_base_offset_is_damage_and_nothing_is_served_as_a
                 assert len(found) >= len(right) - 6, "one stretch of the index, not the whole segment"
 
 
+def test_without_its_index_a_segment_with_a_flipped_base_offset_is_damage_as_a_whole(compacted, open_log):
+    log = open_log(compacted, **COMPACT)
+    right, segment = readable(log), segment_of(log)
+    path, end = segment.path, segment.next_offset
+    starts = [position for position, _ in batches_in(compacted.read_file(path))]
+    log.close()
+    compacted.unlink(segment.index_path)
+    compacted.sync_directory(path.parent)
+    for start in starts[1:]:
+        for bit in range(8):
+            flipped = compacted.after_power_cut()
+            flipped.flip(path, start + 7, 1 << bit)
+            for _ in range(2):  # and once more after a restart
+                log = open_log(flipped, **COMPACT)
+                assert set(readable(log)) <= set(right), (start, bit)
+                assert {offset for offset, _ in right if offset < end}.isdisjoint(dict(readable(log)))
+                assert {each.path for each in log.damage} == {path}
+                log.close()
+            flipped.unlink(path.parent / "damage")  # what was found is found again
+            log = open_log(flipped, **COMPACT)
+            assert set(readable(log)) <= set(right), (start, bit)
+            log.close()
+
+
+def test_the_checksum_of_all_base_offsets_goes_with_its_segment(compacted, open_log):
+    log = open_log(compacted, **COMPACT)
+    kept = segment_of(log).offsets_path
+    assert compacted.exists(kept)
+    for number in range(10):
+        commit(log, batch(b"later", key=b"k%d" % (3 * number)))
+    log.roll()
+    assert log.compact(1 << 41) > 0
+    now = segment_of(log).offsets_path
+    assert now != kept and compacted.exists(now) and not compacted.exists(kept)
+    log.close()
+    compacted.replace_file(kept, b"left by a crash")
+    open_log(compacted, **COMPACT)
+    assert not compacted.exists(kept)
+
+
+def test_a_damaged_checksum_of_all_base_offsets_harms_nobody(compacted, open_log, caplog):
+    log = open_log(compacted, **COMPACT)
+    right, segment = readable(log), segment_of(log)
+    log.close()
+    compacted.unlink(segment.index_path)
+    compacted.flip(segment.offsets_path, 3)
+    log = open_log(compacted, **COMPACT)
+    assert readable(log) == right and not log.damage
+    assert "the base offsets are not compared" in caplog.text
+
+
 def test_a_search_by_time_meets_no_batch_at_another_offset(compacted, open_log):
     log = open_log(compacted, **COMPACT)
     path = segment_of(log).path
