@@ -7,6 +7,7 @@ such excuse, nor have the promises of durability (`crash`) and of refusal (`fuzz
 more than a few failures are not the machine's. `tests/README.md` explains it.
 """
 
+import compileall
 import json
 import re
 import subprocess
@@ -21,6 +22,8 @@ FAILURES = Path(".pytest_cache/v/cache/lastfailed")
 
 def main(arguments: list[str]) -> int:
     FAILURES.unlink(missing_ok=True)
+    # Where Python writes no bytecode, a thousand processes would each compile what was edited since the setup.
+    compileall.compile_dir("src", quiet=1)
     code = _pytest(arguments)
     again = worth_another_try(_failures()) if code == FAILED else []
     if not again:

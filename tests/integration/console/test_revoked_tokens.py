@@ -47,11 +47,13 @@ class Guarded:
         deadline = time.monotonic() + 60
         while ask(self.url, "GET", "/v1/session", headers=headers).json["role"] != role:
             assert time.monotonic() < deadline
+            time.sleep(0.02)
 
     def wait_status(self, headers, status):
         deadline = time.monotonic() + 60
         while ask(self.url, "GET", "/v1/views", headers=headers).status != status:
             assert time.monotonic() < deadline
+            time.sleep(0.02)
 
     def send(self, topic, value):
         sent = ask(self.url, "POST", f"/v1/topics/{topic}/records", {"value": value}, self.admin)

@@ -179,9 +179,11 @@ def test_a_removed_token_is_refused_without_a_restart(users):
     deadline = time.monotonic() + 60
     while ask(console.url, "GET", "/v1/views", headers=as_(token)).status != 200:
         assert time.monotonic() < deadline
+        time.sleep(0.02)
     remove_token(path, "leaver")
     while ask(console.url, "GET", "/v1/views", headers=as_(token)).status != 401:
         assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def test_what_is_refused_again_and_again_is_summed_up_in_the_audit_topic(our_log, tmp_path):
