@@ -22,8 +22,8 @@ FAILURES = Path(".pytest_cache/v/cache/lastfailed")
 
 def main(arguments: list[str]) -> int:
     FAILURES.unlink(missing_ok=True)
-    # Where Python writes no bytecode, a thousand processes would each compile what was edited since the setup.
-    compileall.compile_dir("src", quiet=1)
+    # Where Python writes no bytecode, each process would compile what was edited since `make setup`.
+    compileall.compile_dir("src", quiet=2)
     code = _pytest(arguments)
     again = worth_another_try(_failures()) if code == FAILED else []
     if not again:
