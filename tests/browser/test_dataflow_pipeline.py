@@ -1,8 +1,11 @@
 """The Pipeline panel of an application with tables and joins: stages, state, and why they are planned so."""
 
+import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from playwright.sync_api import expect
 from tests.browser.consoles import Console
@@ -19,6 +22,7 @@ from headrace.app.status.description import (
 )
 from headrace.streams.engine.state.files import BucketFiles
 from headrace.streams.engine.state.log import Head
+from headrace.views import ChangeKind, ViewBatch, ViewSchema, open_store
 
 VIEW, FOLDER = "per_region", "dataflows/per_region/checkpoint/stages"
 OPERATORS = (
@@ -116,11 +120,31 @@ def keep(data, stage, bucket, rows, size) -> None:
     BucketFiles(data / FOLDER / str(stage), bucket, "q").put(head, [b"", b""])
 
 
+def keep_rows(data) -> None:
+    """The view has a row, and reflects events of an hour ago."""
+    schema = ViewSchema(VIEW, ("region",), pa.schema([("region", pa.string()), ("orders", pa.int64())]))
+    row = {"region": "north", "orders": 7}
+    changes = pa.table(
+        {
+            "region": ["north"],
+            "before": pa.array([None], pa.struct(list(schema.columns))),
+            "after": pa.array([row], pa.struct(list(schema.columns))),
+            "kind": pa.array([int(ChangeKind.UPDATE)], pa.int8()),
+        }
+    )
+    watermark_us = int((time.time() - 3600) * 1e6)
+    with closing(open_store(f"sqlite:///{data / 'views.db'}")) as store:
+        store.prepare(schema)
+        store.begin(VIEW, "q")
+        store.apply(VIEW, ViewBatch("q", 0, changes, watermark_us=watermark_us))
+
+
 @pytest.fixture
 def console(tmp_path, broker) -> Iterator[Console]:
     data = tmp_path / "data"
     data.mkdir()
     write_description(data, description(data))
+    keep_rows(data)
     for bucket in range(2):
         keep(data, 0, bucket, [600], 40_000)
         keep(data, 1, bucket, [25_000, 600], 1_500_000)
@@ -130,7 +154,7 @@ def console(tmp_path, broker) -> Iterator[Console]:
 
 
 def test_operators_show_what_they_keep_and_why_they_are_where_they_are(console, open_page):
-    page = open_page("pipeline", troubles_allowed=True)  # the view has no rows to show
+    page = open_page("pipeline")
     join = page.locator(f'[data-node="step:{VIEW}:1"]')
     expect(join).to_contain_text("left join on customer_id")
     expect(join).to_contain_text("join · stage 1")
@@ -143,3 +167,19 @@ def test_operators_show_what_they_keep_and_why_they_are_where_they_are(console, 
     expect(detail.get_by_role("heading", level=2)).to_have_text("left join on customer_id")
     expect(detail).to_contain_text("51,200 rows, 3.0 MB")
     expect(detail).to_contain_text(WHY)
+
+
+def test_a_query_over_several_topics_shows_the_rows_of_its_view(console, open_page):
+    page = open_page("pipeline")
+    page.locator('[data-node="query:q"]').click()
+    detail = page.get_by_role("region", name="Selected node")
+    expect(detail.get_by_role("table")).to_contain_text("north")
+
+
+def test_what_an_operator_keeps_and_how_far_it_is_behind_do_not_overlap(console, open_page):
+    page = open_page("pipeline")
+    join = page.locator(f'[data-node="step:{VIEW}:1"]')
+    expect(join).to_contain_text("51.2K rows")
+    expect(join.locator(".node-flow.end")).not_to_have_text("")
+    kept, behind = (each.bounding_box() for each in join.locator(".node-flow").all())
+    assert kept["x"] + kept["width"] < behind["x"], join.text_content()

@@ -1,6 +1,6 @@
 """The description of a planned application: plan in, `AppDescription` out; no I/O."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sized
 from itertools import pairwise
 from pathlib import Path
 
@@ -244,7 +244,8 @@ def _dataflow(planned: PlannedGraph, app: str) -> Iterator[PipelineNode | Pipeli
                 why=f"stage {stage.number}: {stage.why}; {operator.why}",
             )
         )
-    query = _query(planned.name, f"{len(graph.stages)} stages over {len(graph.sources)} topics")
+    over = f"{_counted(graph.stages, 'stage')} over {_counted(graph.sources, 'topic')}"
+    query = _query(planned.name, over)
     yield from (*producers, query)
     for place, node in enumerate(graph.nodes):
         for edge in node.edges:
@@ -255,6 +256,10 @@ def _dataflow(planned: PlannedGraph, app: str) -> Iterator[PipelineNode | Pipeli
     yield from (shown, PipelineEdge(tail=query.id, head=shown.id))
     for aside in map(_topic, (dead_topic(app), late_topic(app))):
         yield from (aside, PipelineEdge(tail=query.id, head=aside.id))
+
+
+def _counted(things: Sized, noun: str) -> str:
+    return f"{len(things)} {noun}{'' if len(things) == 1 else 's'}"
 
 
 def _way(query: PipelineNode, planned: PlannedView, line: ViewLine) -> Iterator[PipelineNode | PipelineEdge]:

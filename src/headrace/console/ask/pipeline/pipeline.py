@@ -160,16 +160,14 @@ def sample_of_node(context: ConsoleContext, node_id: str, limit: int) -> dict[st
 
 
 def _source(app: AppDescription, node: PipelineNode) -> tuple[str | None, ViewDescription | None]:
-    """Whose rows stand for a node: a query's are those it reads, a step's those it leads to."""
-    views = {each.name: each for each in app.views}
-    if node.kind == "topic":
+    """Whose rows stand for a node: the topic's of a stream's query; else those of the view it leads to."""
+    if node.kind == "topic" or any(each.topic == node.name for each in app.streams if node.kind == "query"):
         return node.name, None
-    if node.kind == "query":
-        return (node.name, None) if any(each.topic == node.name for each in app.streams) else (None, None)
     if node.kind == "hook":
         topics = [each.tail for each in app.edges if each.head == node.id]
         return (topics[0].removeprefix("topic:"), None) if topics else (None, None)
-    view = views.get(node.name)
+    named = "query" if node.kind == "query" else "name"
+    view = next((each for each in app.views if getattr(each, named) == node.name), None)
     return (view.topic, None) if view is not None and view.store is None else (None, view)
 
 

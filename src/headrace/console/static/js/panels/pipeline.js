@@ -91,11 +91,12 @@ function nodeBox(node, { x, y }, choose) {
   function update(now) {
     state.node = { ...node, ...now };
     say(title, clipped(titleOf(node), state.node.state ? 166 : 182, "600 13px"));
-    say(flow, flowText(state.node));
-    say(delay, delayText(state.node));
+    const [passing, late] = footOf(state.node);
+    say(flow, passing);
+    say(delay, late);
     light.setAttribute("class", `node-light is-${toneOf(state.node.state)}`);
     say(hint, `${node.kind} ${titleOf(node)}${node.label ? `: ${node.label}` : ""}`);
-    element.setAttribute("aria-label", `${node.kind} ${titleOf(node)}, ${flowText(state.node)} ${delayText(state.node)} ${state.node.state ?? ""}`);
+    element.setAttribute("aria-label", `${node.kind} ${titleOf(node)}, ${flowTexts(state.node)[0]} ${delayTexts(state.node)[0]} ${state.node.state ?? ""}`);
   }
 
   return { element, update };
@@ -109,15 +110,18 @@ function place(text, x, y) {
 
 const ruler = document.createElement("canvas").getContext("2d");
 
-/** As much of a text as fits into so many pixels. */
-function clipped(text, width, font) {
+function widthOf(text, font) {
   ruler.font = `${font} ${getComputedStyle(document.body).fontFamily}`;
-  let shown = String(text);
-  if (ruler.measureText(shown).width <= width) return shown;
-  while (shown && ruler.measureText(`${shown}…`).width > width) shown = shown.slice(0, -1);
-  return `${shown.trimEnd()}…`;
+  return ruler.measureText(text).width;
 }
 
+/** As much of a text as fits into so many pixels. */
+function clipped(text, width, font) {
+  let shown = String(text);
+  if (widthOf(shown, font) <= width) return shown;
+  while (shown && widthOf(`${shown}…`, font) > width) shown = shown.slice(0, -1);
+  return `${shown.trimEnd()}…`;
+}
 
 const clusterText = (cluster) => (cluster ? `Spark at ${cluster.master}: ${count(cluster.executors, "executor")}, ${count(cluster.cores, "task")} at a time` : "");
 
@@ -128,16 +132,23 @@ const kindText = (node) => (typeof node.stage === "number" ? `${node.kind} · st
 
 const flowOf = (node) => (typeof node.records_per_s === "number" ? rate(node.records_per_s) : "");
 
-const stateText = (node) => (typeof node.state_rows === "number" ? `${short(node.state_rows)} rows, ${bytes(node.state_bytes)}` : "");
-
-/** What stands at the foot of a node: what an operator keeps, or else what passes. */
-function flowText(node) {
-  return stateText(node) || flowOf(node);
+/** What stands at the foot of a node: what an operator keeps, or else what passes; from long to short. */
+function flowTexts(node) {
+  if (typeof node.state_rows !== "number") return [flowOf(node)];
+  const rows = `${short(node.state_rows)} ${node.state_rows === 1 ? "row" : "rows"}`;
+  return [`${rows}, ${bytes(node.state_bytes)}`, rows];
 }
 
-function delayText(node) {
-  if (typeof node.delay_s === "number") return `${span(node.delay_s)} behind`;
-  return moment(node.watermark) ? `to ${time(node.watermark)}` : "";
+/** How far its time is; from long to short. */
+function delayTexts(node) {
+  if (typeof node.delay_s === "number") return [`${span(node.delay_s)} behind`, span(node.delay_s)];
+  return [moment(node.watermark) ? `to ${time(node.watermark)}` : ""];
+}
+
+/** Both, as long as they fit beside each other. */
+function footOf(node) {
+  const pairs = flowTexts(node).flatMap((flow) => delayTexts(node).map((delay) => [flow, delay]));
+  return pairs.find(([flow, delay]) => widthOf(flow, "11.5px") + widthOf(delay, "11.5px") <= SIZE.boxWidth - 32) ?? pairs.at(-1);
 }
 
 const toneOf = (state) => ({ running: "ok", failed: "bad", restarting: "warn", rebuilding: "warn", starting: "warn", stopped: "unknown" })[state] ?? "none";
