@@ -199,18 +199,26 @@ class Run:
 
         wait_for(missing, self.driver)
 
-    def executors(self, *workers):
-        return [pid for each in workers for pid in self.site.machines[each].pids(EXECUTOR)]
+    def executors(self):
+        """By worker, those that have any; they are waited for."""
+        found = {}
+
+        def look():
+            pids = {each: self.site.machines[each].pids(EXECUTOR) for each in self.site.workers}
+            found.update((name, each) for name, each in pids.items() if each)
+            return found
+
+        wait_until(look, self.driver, "an executor")
+        return found
 
 
 def kill_an_executor(run, chance):
-    wait_until(lambda: run.executors("w1", "w2"), run.driver, "an executor")
-    os.kill(chance.choice(run.executors("w1", "w2")), signal.SIGKILL)
+    os.kill(chance.choice(chance.choice(list(run.executors().values()))), signal.SIGKILL)
 
 
 def kill_a_worker(run, chance):
     """With its executors, as a machine that loses its power does; it comes back a while later."""
-    name = chance.choice(("w1", "w2"))
+    name = chance.choice(list(run.executors()))
     for pid in run.site.machines[name].pids("spark"):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -220,7 +228,7 @@ def kill_a_worker(run, chance):
 
 def cut_off_a_worker(run, chance):
     """Its executors go on, and reach nobody; whatever they still do must not count."""
-    name = chance.choice(("w1", "w2"))
+    name = chance.choice(list(run.executors()))
     run.site.machines[name].cut()
     try:
         run.go_on()

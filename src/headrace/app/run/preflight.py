@@ -180,7 +180,8 @@ def _reports(
         if any(each.problem for each in found) or (len(answered) == before and before >= known):
             return found
         if time.monotonic() > deadline:
-            say(_BUSY.format(missing=known - len(answered), known=known, master=context.master))
+            if missing := max(0, known - len(answered)):
+                say(_BUSY.format(missing=missing, known=known, master=context.master))
             return found
         time.sleep(_SETTLED_S)  # for those that are about to register
 
