@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -42,6 +43,7 @@ CUSTOMERS = """customers = app.table(
 )
 """
 FENCED, QUERIES = 4, 8
+MOST_OBJECTS = 100  # a snapshot after some 33 batches of a small state, and what runs before have left
 MINUTES = float(os.environ.get("HEADRACE_CLUSTER_MINUTES", "0"))  # so long, at a steady rate
 EVERY_S = 120 if MINUTES else 0  # from one kill to the next
 HOOKS = {
@@ -109,13 +111,17 @@ class Site:
             return code, (self.folder / "command").read_text()
 
     def kept(self):
-        """How much is at the URL: it must not grow with time."""
+        """How much is at the URL; in no folder, of a bucket or a query, are more objects than at first."""
         key, secret, region = (self.env[each] for each in S3_ENVIRONMENT[1:])
         endpoint = self.env[S3_ENVIRONMENT[0]]
         system = fs.S3FileSystem(access_key=key, secret_key=secret, region=region, endpoint_override=endpoint)
         below = fs.FileSelector("bucket/shop", recursive=True, allow_not_found=True)
         found = [each for each in system.get_file_info(below) if each.is_file]
-        return f"{len(found)} objects, {sum(each.size for each in found):,} bytes at the URL"
+        folders = Counter(each.path.rpartition("/")[0] for each in found)
+        assert max(folders.values(), default=0) <= MOST_OBJECTS, folders.most_common(5)
+        most = max(folders.values(), default=0)
+        size = sum(each.size for each in found)
+        return f"{len(found)} objects, {size:,} bytes at the URL, at most {most} in a folder"
 
     def psql(self, query):
         with psycopg.connect(f"host=127.0.0.1 port={self.postgres.port} user=postgres") as connection:
