@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self, TypeAlias, cast
 from headrace.app.diagnostics.places import calling_place
 from headrace.app.keys import all_columns, always, key_of_first, with_place
 from headrace.errors import ConfigError
+from headrace.streams.operators import Hopping, Session, Sliding, Tumbling
 from headrace.streams.operators import microseconds as duration_us
 
 if TYPE_CHECKING:
@@ -20,7 +21,27 @@ if TYPE_CHECKING:
 
     Input: TypeAlias = Stream | Table | Relation
 
-__all__ = ["Operations"]
+__all__ = ["Operations", "require_aggregates", "require_window"]
+
+
+def require_window(window: object) -> None:
+    """Raises ConfigError for what is no kind of window."""
+    if not isinstance(window, Tumbling | Hopping | Sliding | Session):
+        raise ConfigError(
+            f'{window!r} is not a window; use tumbling("1 minute"), hopping("10 minutes", every="1 minute"), '
+            'sliding("1 minute") or session("30 minutes")'
+        )
+
+
+def require_aggregates(given: Mapping[str, object]) -> None:
+    """Raises ConfigError if there is none, or one is something else, such as a PySpark column."""
+    if not given:
+        raise ConfigError("agg() needs at least one aggregate, such as n=agg.count()")
+    for name, each in given.items():
+        if not callable(getattr(type(each), "cells", None)):  # a PySpark column has whatever it is asked for
+            raise ConfigError(
+                f"{name}={each!r} is not an aggregate; use agg.count(), agg.sum(…) or another of headrace.agg"
+            )
 
 
 class Operations:

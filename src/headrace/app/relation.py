@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from headrace.app.diagnostics.places import Place, calling_place
 from headrace.app.keys import Certain, Key, always, certain_joined_key, joined_key, shared_columns
-from headrace.app.operations import Operations
+from headrace.app.operations import Operations, require_aggregates, require_window
 from headrace.app.status.alerts import Thresholds
 from headrace.errors import ConfigError
 from headrace.streams.operators import Aggregate, Operator, Sliding, Window
@@ -89,6 +89,7 @@ class Rows(Operations):
         keys = (by,) if isinstance(by, str) else tuple(by)
         if emit not in ("close", "update"):
             raise ConfigError(f'emit={emit!r} is neither "close" nor "update"')
+        require_window(window)
         if not isinstance(self, Relation):
             raise ConfigError("windows are for streams; a table's rows have no time of their own")
         if isinstance(window, Sliding) and not self.one_row_each:
@@ -201,8 +202,7 @@ class Grouped:
         """A table with a row for each group: the columns it is grouped by, and one per aggregate."""
         from headrace.streams.operators.groups import Group
 
-        if not aggregates:
-            raise ConfigError("agg() needs at least one aggregate, such as n=agg.count()")
+        require_aggregates(aggregates)
         keys, named, rows = self.keys, tuple(aggregates.items()), self.rows
         append_only = is_append_only(rows)
         key = rows.key if isinstance(rows, Table | Relation) and not is_stream(rows) else ()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, NoReturn
 
 from headrace.app.diagnostics.places import Place, calling_place
-from headrace.app.operations import Operations
+from headrace.app.operations import Operations, require_aggregates, require_window
 from headrace.app.status.alerts import Thresholds
 from headrace.errors import ConfigError
 from headrace.nearest import nearest
@@ -28,8 +28,8 @@ Emit = Literal["close", "update"]
 
 # What those who know PySpark's DataFrames look for first, and what it is here.
 _INSTEAD = {
-    "groupBy": ".window(…, by=…).agg(…)",
-    "groupby": ".window(…, by=…).agg(…)",
+    "groupBy": ".window(…, by=…).agg(…) or .group_by(…).agg(…)",
+    "groupby": ".window(…, by=…).agg(…) or .group_by(…).agg(…)",
     "agg": ".window(…, by=…).agg(…)",
     "filter": ".where(…)",
     "withColumn": ".with_columns(name=…)",
@@ -79,6 +79,7 @@ class Stream(Operations):
         keys = (by,) if isinstance(by, str) else tuple(by)
         if emit not in ("close", "update"):
             raise ConfigError(f'emit={emit!r} is neither "close" nor "update"')
+        require_window(window)
         return Windowed(stream=self, window=window, keys=keys, emit=emit)
 
     if not TYPE_CHECKING:  # a checker shall go on to refuse what is not there
@@ -120,8 +121,7 @@ class Windowed:
 
     def agg(self, **aggregates: Aggregate) -> "Aggregation":
         """One column of the result per aggregate, under its name."""
-        if not aggregates:
-            raise ConfigError("agg() needs at least one aggregate, such as n=agg.count()")
+        require_aggregates(aggregates)
         return Aggregation(windowed=self, aggregates=aggregates, place=calling_place())
 
 

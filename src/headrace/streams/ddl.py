@@ -12,6 +12,7 @@ from typing import Never
 import pyarrow as pa
 
 from headrace.errors import ConfigError
+from headrace.nearest import no_such
 
 __all__ = ["arrow_schema"]
 
@@ -34,6 +35,18 @@ _SIMPLE: dict[str, pa.DataType] = {
     "timestamp": pa.timestamp("us", tz="UTC"),
     "timestamp_ltz": pa.timestamp("us", tz="UTC"),
     "timestamp_ntz": pa.timestamp("us"),
+}
+# Names that other systems have for them.
+_MEANT = {
+    **dict.fromkeys(("str", "text", "varchar", "char", "uuid", "json"), "string"),
+    **dict.fromkeys(("number", "float64"), "double"),
+    **dict.fromkeys(("datetime", "timestamptz", "time"), "timestamp"),
+    **dict.fromkeys(("int64", "uint32"), "long"),
+    "int32": "int",
+    "bool": "boolean",
+    "list": "array<…>",
+    "dict": "map<string, …>",
+    "object": "struct<…>",
 }
 _DECIMAL = ("decimal", "dec", "numeric")
 _TOKENS = re.compile(r"`(?:[^`]|``)+`|'(?:[^'\\]|\\.)*'|\w+|[<>(),:]|\S")
@@ -94,8 +107,10 @@ class _Parser:
             return pa.struct(self.columns(end=">"))
         if name == "map":
             return self._between(self._map)
-        known = ", ".join([*_SIMPLE, "decimal", "array", "struct", "map"])
-        return self._fail(f"no type {name!r}; there are {known}")
+        known = [*_SIMPLE, "decimal", "array", "struct", "map"]
+        if name in _MEANT:
+            return self._fail(f"there is no type {name!r}; use {_MEANT[name]}. There is {', '.join(known)}")
+        return self._fail(no_such("type", name, known))
 
     def _map(self) -> pa.DataType:
         names = self._type()

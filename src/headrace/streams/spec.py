@@ -12,7 +12,7 @@ from typing import Final
 import pyarrow as pa
 
 from headrace.errors import ConfigError
-from headrace.nearest import no_such
+from headrace.nearest import nearest, no_such
 from headrace.streams.ddl import arrow_schema
 from headrace.streams.start import parse_start
 
@@ -238,23 +238,29 @@ def _check_expression(spec: StreamSpec, text: str) -> None:
     TimeExpression(text, value_fields(spec))
 
 
+def _as_text(option: str, given: object) -> str:
+    """How to write what was given as something else than text."""
+    column = re.fullmatch(r"Column<'(\w+)'>", str(given))
+    example = column[1] if column is not None else "to_timestamp(concat(day, ' ', clock))"
+    return f'{option} is a {type(given).__name__}, and must be text: {option}="{example}"'
+
+
 def _check_time_columns(spec: StreamSpec, columns: pa.Schema) -> None:
     for option, name in (("event_time", spec.event_time), ("sent_at", spec.sent_at)):
+        if name is not None and not isinstance(name, str):  # first: a PySpark column is equal to nothing
+            raise ConfigError(_as_text(option, name))
         if name is None or (option == "event_time" and name == PROCESSING_TIME):
             continue
-        if not isinstance(name, str):
-            raise ConfigError(
-                f"{option}={name!r} is a {type(name).__name__}; write an expression as text, such as "
-                "\"to_timestamp(concat(day, ' ', clock))\""
-            )
         path = field_path(columns, name)
         if option == "event_time" and not path and not re.fullmatch(r"[\w.]+", name):
             _check_expression(spec, name)
             continue
         if not path or _is_about(path[0]):
+            meant = nearest(name, value_fields(spec).names)
             raise ConfigError(
-                f"{option}={name!r} is not a field of the schema {spec.schema!r}; name a column, or a field "
-                "inside one as 'payload.at'"
+                f"{option}={name!r} is not a field of the schema {spec.schema!r}; "
+                + (f"did you mean {meant!r}? N" if meant is not None else "n")
+                + "ame a column, or a field inside one as 'payload.at'"
             )
         kind = field_type(columns, path)
         if not (pa.types.is_timestamp(kind) or kind in (pa.int32(), pa.int64(), pa.date32())):

@@ -50,8 +50,10 @@ def test_spark_reads_the_same(spark):
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("a", "no type ''"),
-        ("a strin", "no type 'strin'; there are boolean"),
+        ("a", "there is no type ''"),
+        ("a strin", "there is no type 'strin'; did you mean 'string'\\? There is boolean"),
+        ("a str", "there is no type 'str'; use string. There is boolean"),
+        ("a datetime", "there is no type 'datetime'; use timestamp."),
         ("a map<int,string>", "a map with keys of int32; names in JSON are strings"),
         ("a int b int", "'b' where ',' should stand"),
         ("a int,", "'its end' where a column's name should stand"),

@@ -28,6 +28,25 @@ def test_a_spec_travels():
     assert pickle.loads(pickle.dumps(spec)) == spec
 
 
+class Column:
+    """As PySpark's: to compare one gives another, which has no truth."""
+
+    def __init__(self, name):
+        self._name = name
+
+    def __eq__(self, other):
+        return Column(f"({self._name} = {other})")
+
+    def __hash__(self):
+        return 0
+
+    def __bool__(self):
+        raise TypeError("Cannot convert column into bool")
+
+    def __str__(self):
+        return f"Column<'{self._name}'>"
+
+
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
@@ -39,7 +58,15 @@ def test_a_spec_travels():
         ({"schema": "_offset long", "event_time": "_offset"}, "event_time='_offset' is not a field"),
         ({"schema": "at string", "event_time": "at"}, "declare it as timestamp"),
         ({"schema": "at string", "event_time": "to_timestamp(ta)"}, "there is no column 'ta'; there is at"),
-        ({"schema": "at string", "event_time": object()}, "write an expression as text"),
+        ({"schema": "at string", "event_time": object()}, "event_time is a object, and must be text: event"),
+        (
+            {"schema": "at timestamp", "event_time": Column("at")},
+            'event_time is a Column, and must be text: event_time="at"$',
+        ),
+        (
+            {"schema": "at timestamp", "event_time": Column("(at - 1)")},
+            r'must be text: event_time="to_timestamp\(concat',
+        ),
         ({"schema": "at long", "event_time": "at", "sent_at": "at + 1"}, r"sent_at='at \+ 1' is not a field"),
         ({"schema": "at long", "sent_at": "at"}, "name that as event_time"),
         ({"schema": "at long", "sent_at": "at", "event_time": PROCESSING_TIME}, "name that as event_time"),

@@ -6,12 +6,13 @@ Spark; an aggregate of nothing but nulls is null, and a count of them 0.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.nearest import no_such
 from headrace.streams.operators.aggregates import limbs as exact
 from headrace.streams.operators.aggregates.cells import (
     Cell,
@@ -324,7 +325,33 @@ class Custom:
         return self.own.finish(kept.cells[0])
 
 
-class agg:  # noqa: N801 - a namespace: agg.sum("amount")
+_MEANT = {
+    "average": "mean",
+    "avg": "mean",
+    "collect_list": "collect",
+    "countDistinct": "count_distinct",
+    "std": "stddev",
+    "stddev_samp": "stddev",
+    "var": "variance",
+    "var_samp": "variance",
+}
+
+
+class _Names(type):
+    """Says which aggregates there are to who asks for another."""
+
+    if not TYPE_CHECKING:  # a checker shall go on to refuse what is not there
+
+        def __getattr__(cls, name: str) -> NoReturn:
+            known = [each for each in vars(cls) if not each.startswith("_")]
+            meant = _MEANT.get(name)
+            told = no_such("aggregate", name, known)
+            if meant is not None:
+                told = f"there is no aggregate {name!r}; use {meant!r}. There is {', '.join(known)}"
+            raise AttributeError(told, name=name, obj=cls)
+
+
+class agg(metaclass=_Names):  # noqa: N801 - a namespace: agg.sum("amount")
     """The aggregates by name."""
 
     @staticmethod
