@@ -210,7 +210,8 @@ class _Builder:
         self.kept[id(rows)], behind = self._behind(rows, self._schema(producer))
         if not rows.steps:
             return self.whole(producer)
-        return Edge(producer=producer, schema=behind, has_steps=True)
+        kept = tuple(self.kept[id(rows)].items())
+        return Edge(producer=producer, schema=behind, has_steps=True, kept=kept)
 
     def _behind(self, rows: Input, schema: pa.Schema) -> tuple[dict[str, str], pa.Schema]:
         """The columns behind the steps of rows; first, by their names, those that were there before."""
@@ -331,7 +332,7 @@ class _Builder:
             return self.whole(producer)
         key = tuple((name, old) for name, old in kept.items() if old in rows.key)
         columns = pa.schema([*behind, pa.field(DELETED, pa.bool_())])
-        return Edge(producer=producer, schema=columns, has_steps=True, versions_by=key)
+        return Edge(producer=producer, schema=columns, has_steps=True, versions_by=key, kept=key)
 
     def _add(self, node: Node, steps: "Sequence[Sequence[Step]]") -> int:
         self.nodes.append(node)

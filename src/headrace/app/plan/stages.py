@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.app.plan.dataflow import PlannedGraph
+from headrace.streams.dataflow import are_shuffled
 from headrace.streams.operators import (
     AsOfJoin,
     FirstRow,
@@ -46,15 +47,21 @@ class OperatorLine:
 
 @dataclass(frozen=True, slots=True)
 class StageLine:
-    """What is computed between two shuffles, and why it is not one with the stage before."""
+    """Operators that are equally far from the topics, and why there is a shuffle before them, or none."""
 
     number: int
     operators: tuple[OperatorLine, ...]
     why: str
+    is_shuffled: bool = True
 
     def to_json(self) -> dict[str, Any]:
         operators = [each.to_json() for each in self.operators]
-        return {"stage": self.number, "operators": operators, "why": self.why}
+        return {
+            "stage": self.number,
+            "operators": operators,
+            "why": self.why,
+            "is_shuffled": self.is_shuffled,
+        }
 
 
 def kind_of(operator: Operator) -> str:
@@ -70,9 +77,15 @@ def kind_of(operator: Operator) -> str:
 
 def stages_of(planned: PlannedGraph) -> tuple[StageLine, ...]:
     """The stages of a dataflow, in order."""
+    graph = planned.graph
     return tuple(
-        StageLine(number, tuple(_operator(planned, place) for place in places), _why(planned, number))
-        for number, places in enumerate(planned.graph.stages)
+        StageLine(
+            number,
+            tuple(_operator(planned, place) for place in places),
+            "; ".join([_why(planned, number, is_shuffled=is_shuffled), *_warnings(planned, number)]),
+            is_shuffled,
+        )
+        for number, (places, is_shuffled) in enumerate(zip(graph.stages, are_shuffled(graph), strict=True))
     )
 
 
@@ -89,19 +102,23 @@ def _name(planned: PlannedGraph, producer: int) -> str:
     return graph.sources[producer].spec.topic if producer < count else graph.nodes[producer - count].name
 
 
-def _why(planned: PlannedGraph, stage: int) -> str:
-    """Why a stage begins: its rows meet others of their key there."""
+def _why(planned: PlannedGraph, stage: int, *, is_shuffled: bool) -> str:
+    """Why there is a shuffle before a stage, where its rows meet others of their key, or why none is."""
     if stage == 0:
         return "rows of the topics meet by key, behind one shuffle"
     graph = planned.graph
-    made = {
-        graph.nodes[edge.producer - len(graph.sources)].name
+    edges = [
+        (edge, key)
         for place in graph.stages[stage]
-        for edge in graph.nodes[place].edges
+        for edge, key in zip(graph.nodes[place].edges, graph.nodes[place].operator.inputs, strict=True)
         if edge.producer >= len(graph.sources)
-    }
-    split = f"split: reads what {', '.join(sorted(made))} makes, by a key of its own, behind another shuffle"
-    return "; ".join([split, *_warnings(planned, stage)])
+    ]
+    made = ", ".join(sorted({_name(planned, edge.producer) for edge, _ in edges}))
+    if is_shuffled:
+        return f"split: reads what {made} makes, by a key of its own, behind another shuffle"
+    keys = sorted({", ".join(key) for _, key in edges if key})
+    together = f": it is by {' and by '.join(keys)} already" if keys else ", in any order"
+    return f"no shuffle: reads what {made} makes where it is{together}"
 
 
 def _warnings(planned: PlannedGraph, stage: int) -> Iterator[str]:

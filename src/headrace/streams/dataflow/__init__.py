@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from headrace.streams.dataflow.query import GraphQuery as GraphQuery
     from headrace.streams.dataflow.query import project_edges as project_edges
     from headrace.streams.dataflow.query import start_graph as start_graph
+    from headrace.streams.dataflow.shuffles import are_shuffled as are_shuffled
+    from headrace.streams.dataflow.shuffles import stays as stays
     from headrace.streams.dataflow.step import StageBatch as StageBatch
     from headrace.streams.dataflow.step import StageOperators as StageOperators
     from headrace.streams.dataflow.step import advance_stage as advance_stage
@@ -49,6 +51,7 @@ __getattr__, __dir__, __all__ = lazily(
         "lineage": "RECORDS record_column traced_view traced_windows",
         "packing": "SourcePacker pack_edges unpack_rows wide_schema",
         "query": "GraphQuery project_edges start_graph",
+        "shuffles": "are_shuffled stays",
         "step": "StageBatch StageOperators advance_stage raw_producer",
     },
 )

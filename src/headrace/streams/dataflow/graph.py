@@ -9,8 +9,9 @@ the order of their consumers: the nodes', then the views'.
                ├── node 2 ──┬── node 3 ── view "per region"
     source 1 ──┘            └── view "orders with customers"
 
-A *stage* is what can be computed between two shuffles: all nodes that are equally far from the
-sources. Every stage has the same buckets, and its state lies under its number and theirs.
+A *stage* is all nodes that are equally far from the sources: what can be computed between two shuffles.
+Every stage has the same buckets, and its state lies under its number and theirs. Where all rows are
+already where the next stage wants them, there is no shuffle before it (`shuffles`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -53,13 +54,15 @@ class Edge:
     """Rows of a producer on their way to a consumer; `schema` is behind the steps, stamps aside.
 
     Of versions of a table's rows, behind steps, `versions_by` is the key: its names there and before.
-    One that the steps leave out goes on as a delete, for it ends the version before it.
+    One that the steps leave out goes on as a delete, for it ends the version before it. `kept` are the
+    columns that the steps leave as they are, likewise.
     """
 
     producer: int
     schema: pa.Schema
     has_steps: bool = False
     versions_by: tuple[tuple[str, str], ...] = ()
+    kept: tuple[tuple[str, str], ...] = ()
 
     @property
     def projected(self) -> list[str]:

@@ -199,7 +199,7 @@ def _pack_edge(
         packer.counts.update({"dead": failed.num_rows, instead: -failed.num_rows})
         arrived = failed.filter(pc.field(WEIGHT) > 0)  # a row that goes was arrived of when it came
         if arrived.num_rows:
-            yield Message(0, number, BlobKind.FAILED, encode_table(arrived))
+            yield Message(int(table[BUCKET][0].as_py()), number, BlobKind.FAILED, encode_table(arrived))
     offered = table.filter(pc.is_valid(one_chunk(table[producer_column(edge.producer)])))
     kept = offered if edge.versions_by else offered.filter(pc.is_valid(offered[edge_column(number)]))
     packer.counts["filtered"] += offered.num_rows - kept.num_rows

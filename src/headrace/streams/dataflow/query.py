@@ -3,7 +3,8 @@
     feed ──> [projection] ──shuffle──> stage 0 ──> [projection] ──shuffle──> stage 1 ──> … ──> sink
 
 All of it is one Spark query: what a stage puts out in a micro-batch the next one takes in the
-same, so that a batch is one cut through all topics and all stages.
+same, so that a batch is one cut through all topics and all stages. Stages between which no row
+leaves its bucket are computed in one go (`shuffles`).
 """
 
 import uuid
@@ -26,6 +27,7 @@ from headrace.streams.dataflow.packing import (
     unpack_rows,
     wide_schema,
 )
+from headrace.streams.dataflow.shuffles import passes
 from headrace.streams.dataflow.stage import GraphTaskSink, advance_graph_task, write_graph_task
 from headrace.streams.engine.batch_gate import BatchGate
 from headrace.streams.engine.messages import IN_SCHEMA, Message, read_messages
@@ -83,9 +85,12 @@ def start_graph(
     run_id = uuid.uuid4().hex
     folders = tuple(folder / "stages" / str(stage) for stage in range(len(graph.stages)))
     states = StateInFolders(query_id, folders) if records is None else records.state
-    for stage, places in enumerate(graph.stages):
-        frame = _advanced(frame, graph, stage, states, run_id, spill, tasks)
-        frame = _projected(frame, query, [len(graph.sources) + place for place in places], spill)
+    for stages, is_shuffled in passes(graph):
+        if is_shuffled:
+            frame = _shuffled(frame, graph.buckets, tasks)
+        frame = _advanced(frame, graph, stages, states, run_id, spill)
+        made = [len(graph.sources) + place for place in graph.stages[stages[-1]]]
+        frame = _projected(frame, query, made, spill)
 
     if task_sink is not None:
         frame = _written(frame, *task_sink, spill)
@@ -156,21 +161,24 @@ def project_edges(
     return project_producers(rows, edges)
 
 
+def _shuffled(messages: DataFrame, buckets: int, tasks: int | None) -> DataFrame:
+    by_default = int(messages.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
+    tasks = min(buckets, tasks or by_default)
+    return messages.repartitionById(tasks, F.col("bucket") % tasks)
+
+
 def _advanced(
     messages: DataFrame,
     graph: Graph,
-    stage: int,
+    stages: Sequence[int],
     states: BucketStates,
     run_id: str,
     spill: SpillFiles,
-    tasks: int | None,
 ) -> DataFrame:
     def advance(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return advance_graph_task(graph, stage, states, run_id, spill, batches)
+        return advance_graph_task(graph, stages, states, run_id, spill, batches)
 
-    by_default = int(messages.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
-    tasks = min(graph.buckets, tasks or by_default)
-    return messages.repartitionById(tasks, F.col("bucket") % tasks).mapInArrow(advance, IN_SCHEMA)
+    return messages.mapInArrow(advance, IN_SCHEMA)
 
 
 def _written(messages: DataFrame, sink: GraphTaskSink, slots: int, spill: SpillFiles) -> DataFrame:

@@ -1,6 +1,6 @@
-"""One stage of a graph in Spark's Python workers: the buckets of a task, one after the other."""
+"""Stages of a graph in Spark's Python workers: the buckets of a task, one after the other."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
@@ -20,21 +20,24 @@ _copies = BucketCopies()
 
 def advance_graph_task(
     graph: Graph,
-    stage: int,
+    stages: Sequence[int],
     states: BucketStates,
     run_id: str,
     spill: SpillFiles,
     messages: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    """What the messages of a task lead to, bucket after bucket; the body of `mapInArrow`."""
+    """What the messages of a task lead to, bucket after bucket; the body of `mapInArrow`.
+
+    Each bucket goes through all of the stages, between which no row leaves it.
+    """
     number, arrived = batch_number(), by_bucket(messages)
-    log = states.logs(stage, number)
+    logs = [states.logs(stage, number) for stage in stages]
     for bucket, of_bucket in sorted(arrived.items()):
-        batch = StageBatch(graph, stage)
-        for _, edge, kind, blob in of_bucket:
-            batch.add(Message(bucket, edge, *spill.received(kind, blob)))
-        out = advance_graph_bucket(batch, run_id, bucket, log(bucket), number)
-        yield to_batch(Message(to, edge, *spill.sent(kind, blob)) for to, edge, kind, blob in out)
+        found = [Message(bucket, edge, *spill.received(kind, blob)) for _, edge, kind, blob in of_bucket]
+        for stage, log in zip(stages, logs, strict=True):
+            batch = StageBatch.of(graph, stage, bucket, found)
+            found = advance_graph_bucket(batch, run_id, bucket, log(bucket), number)
+        yield to_batch(Message(to, edge, *spill.sent(kind, blob)) for to, edge, kind, blob in found)
 
 
 def advance_graph_bucket(

@@ -5,7 +5,7 @@ that go through steps of the user travel as their producer put them out, under a
 their own (`raw`), until Spark has projected them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -55,6 +55,18 @@ class StageBatch:
     marks: list[Mark] = field(default_factory=list)
     rows: dict[int, list[pa.Table]] = field(default_factory=dict)
     passed_on: list[Message] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, graph: Graph, stage: int, bucket: int, messages: Iterable[Message]) -> "StageBatch":
+        """Raises RuntimeError if something was sent here that is another bucket's."""
+        batch = cls(graph, stage)
+        for message in messages:
+            if message.bucket != bucket:
+                raise RuntimeError(f"a message for bucket {message.bucket} came to bucket {bucket}")
+            batch.add(message)
+        if not batch.marks:
+            raise RuntimeError(f"bucket {bucket} has rows in a task that has no marks for it")
+        return batch
 
     def add(self, message: Message) -> None:
         _, number, kind, blob = message

@@ -35,6 +35,7 @@ __all__ = [
     "STAMPS",
     "WEIGHT",
     "Operator",
+    "OperatorDefaults",
     "OperatorStep",
     "State",
     "decode_state",
@@ -111,6 +112,15 @@ class Operator(Protocol):
         """How far behind its inputs' watermarks the event time of what comes out may be."""
         ...
 
+    @property
+    def placed_by(self) -> tuple[tuple[str, ...], ...]:
+        """By which columns what comes out is in its bucket: as rows are that are brought together by these.
+
+        Names that are no columns of the result say nothing. Where rows are taken wherever they are, they
+        stay there, and nothing needs to be said.
+        """
+        ...
+
     def result(self, schemas: Sequence[pa.Schema]) -> pa.Schema:
         """The columns of what comes out, stamps aside; refuses what does not fit the inputs' columns."""
         ...
@@ -132,6 +142,23 @@ class Operator(Protocol):
         Two operators can take up each other's state exactly if they describe themselves alike.
         """
         ...
+
+
+class OperatorDefaults:
+    """What most operators answer: nothing waits, nothing is too late, key columns come out as they came."""
+
+    __slots__ = ()
+
+    @property
+    def delay_us(self) -> int:
+        return 0
+
+    @property
+    def placed_by(self: "Operator") -> tuple[tuple[str, ...], ...]:
+        return tuple(key for key in self.inputs if key is not None)
+
+    def dropped(self, number: int, rows: pa.Table) -> npt.NDArray[np.bool_] | None:  # noqa: ARG002
+        return None
 
 
 def stamp_fields() -> list[pa.Field]:

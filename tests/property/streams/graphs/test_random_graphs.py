@@ -18,6 +18,7 @@ import pytest
 from tests.property.streams.graphs.random_graphs import STREAM, TABLE, Maker
 from tests.property.streams.joins.histories import add, rows_of, table_of
 
+from headrace.streams.dataflow.shuffles import are_shuffled
 from headrace.streams.dataflow.stage import advance_graph_bucket
 from headrace.streams.dataflow.step import StageBatch, StageOperators, producer_messages
 from headrace.streams.engine.messages import ALL_VIEWS, BlobKind, Message, decode_table, encode_json
@@ -71,18 +72,18 @@ class Run:
         for number, rows in enumerate(sources):
             if rows.num_rows:
                 messages += producer_messages(graph, number, number % graph.buckets, rows)
-        for stage in range(len(graph.stages)):
-            messages = [
-                each for bucket in range(graph.buckets) for each in self._bucket(stage, bucket, messages)
-            ]
+        for stage, is_shuffled in enumerate(are_shuffled(graph)):
+            if is_shuffled:
+                arrived = {bucket: [] for bucket in range(graph.buckets)}
+                for each in messages:
+                    arrived[each.bucket].append(each)
+            arrived = {bucket: self._bucket(stage, bucket, found) for bucket, found in arrived.items()}
+            messages = [each for made in arrived.values() for each in made]
         tables = [decode_table(blob) for _, _, kind, blob in messages if kind is BlobKind.ROWS]
         return pa.concat_tables(tables) if tables else None
 
     def _bucket(self, stage, bucket, messages):
-        batch = StageBatch(self.graph, stage)
-        for message in messages:
-            if message.bucket == bucket:
-                batch.add(message)
+        batch = StageBatch.of(self.graph, stage, bucket, messages)
         log = BucketFiles(self.folder / str(stage), bucket, "query")
         return advance_graph_bucket(batch, self.worker, bucket, log, self.number)
 

@@ -63,3 +63,21 @@ def test_a_key_that_does_not_tell_rows_apart_is_warned_of():
 
     stages = stages_of(plan_graph("shop", app.views["one_of_each"], customers, None))
     assert "nothing says that region tells rows apart" in stages[1].why
+
+
+def test_what_is_grouped_by_the_key_of_its_join_needs_no_shuffle_and_the_plan_says_why():
+    app = App("shop")
+    customers = app.table("customers", key="id", schema="id long, region string")
+    orders = app.table("orders", key="order_id", schema="order_id long, customer_id long")
+
+    @app.view
+    def per_customer():
+        joined = orders.join(customers, on={"customer_id": "id"}, how="left")
+        return joined.group_by("customer_id").agg(n=agg.count())
+
+    stages = stages_of(plan_graph("shop", app.views["per_customer"], per_customer(), None))
+    assert [each.is_shuffled for each in stages] == [True, True, False]
+    assert stages[2].why == (
+        "no shuffle: reads what left join on customer_id makes where it is: it is by customer_id already"
+    )
+    assert stages[2].to_json()["is_shuffled"] is False

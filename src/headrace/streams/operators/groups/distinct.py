@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.errors import RequestError
@@ -15,6 +14,7 @@ from headrace.streams.operators.hashing import distinct, normal_type
 from headrace.streams.operators.keys import HASH, grouped, hashes_of, key_columns, numbered, of_keys
 from headrace.streams.operators.operator import (
     WEIGHT,
+    OperatorDefaults,
     OperatorStep,
     decode_state,
     encode_state,
@@ -27,7 +27,7 @@ __all__ = ["Distinct"]
 
 
 @dataclass(frozen=True)
-class Distinct:
+class Distinct(OperatorDefaults):
     """A table of the distinct values of these columns. As in SQL, nulls are equal; so are both zeros."""
 
     columns: tuple[str, ...]
@@ -36,19 +36,12 @@ class Distinct:
     def inputs(self) -> tuple[tuple[str, ...], ...]:
         return (self.columns,)
 
-    @property
-    def delay_us(self) -> int:
-        return 0
-
     def result(self, schemas: Sequence[pa.Schema]) -> pa.Schema:
         for name in self.columns:
             if name not in schemas[0].names:
                 raise RequestError(no_such("column", name, schemas[0].names))
         kinds = {name: normal_type(schemas[0].field(name).type, name) for name in self.columns}
         return pa.schema(list(kinds.items()))
-
-    def dropped(self, number: int, rows: pa.Table) -> npt.NDArray[np.bool_] | None:  # noqa: ARG002
-        return None
 
     def new_state(self, schemas: Sequence[pa.Schema]) -> "DistinctState":
         return DistinctState(self.columns, self.result(schemas))

@@ -10,22 +10,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.errors import RequestError
 from headrace.nearest import no_such
 from headrace.streams.operators.groups.top import Top, TopState
 from headrace.streams.operators.hashing import normal_type
-from headrace.streams.operators.operator import WEIGHT, OperatorStep, numbers, own_fields
+from headrace.streams.operators.operator import WEIGHT, OperatorDefaults, OperatorStep, numbers, own_fields
 from headrace.streams.operators.runs import Held
 
 __all__ = ["FirstRow"]
 
 
 @dataclass(frozen=True)
-class FirstRow:
+class FirstRow(OperatorDefaults):
     """Rows of a table of which each is the first of its key; the others are counted as `hidden`."""
 
     keys: tuple[str, ...]
@@ -35,10 +33,6 @@ class FirstRow:
     def inputs(self) -> tuple[tuple[str, ...], ...]:
         return (self.keys,)
 
-    @property
-    def delay_us(self) -> int:
-        return 0
-
     def result(self, schemas: Sequence[pa.Schema]) -> pa.Schema:
         fields = {each.name: each for each in own_fields(schemas[0])}
         for name in (*self.keys, *self.ties):
@@ -47,9 +41,6 @@ class FirstRow:
         for name in self.keys:
             fields[name] = fields[name].with_type(normal_type(fields[name].type, name))
         return pa.schema(list(fields.values()))
-
-    def dropped(self, number: int, rows: pa.Table) -> npt.NDArray[np.bool_] | None:  # noqa: ARG002
-        return None
 
     def new_state(self, schemas: Sequence[pa.Schema]) -> "FirstRowState":
         schema = self.result(schemas)

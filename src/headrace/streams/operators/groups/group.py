@@ -12,20 +12,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.errors import RequestError
 from headrace.streams.operators.aggregates.aggregates import Aggregate, Count, Mean, Sum, Variance
 from headrace.streams.operators.groups.additive import AdditiveState
 from headrace.streams.operators.groups.held_rows import HeldRowsState
+from headrace.streams.operators.operator import OperatorDefaults
 
 __all__ = ["Group"]
 
 
 @dataclass(frozen=True)
-class Group:
+class Group(OperatorDefaults):
     """A table with one row for each group that has rows: its key columns, then the aggregates.
 
     `append_only` says that rows are never taken back. `order` are columns by which rows of a table,
@@ -48,10 +47,6 @@ class Group:
         return (self.keys,)
 
     @property
-    def delay_us(self) -> int:
-        return 0
-
-    @property
     def is_additive(self) -> bool:
         """Whether a row that goes can be taken out of what is kept of its group."""
         return self.append_only or all(
@@ -63,9 +58,6 @@ class Group:
 
         layout = layout_for(self.keys, (), self.aggregates, schemas[0])
         return pa.schema([*layout.key_fields, *layout.result_fields])
-
-    def dropped(self, number: int, rows: pa.Table) -> npt.NDArray[np.bool_] | None:  # noqa: ARG002
-        return None
 
     def new_state(self, schemas: Sequence[pa.Schema]) -> "AdditiveState | HeldRowsState":
         if self.is_additive:

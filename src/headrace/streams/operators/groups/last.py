@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.errors import RequestError
@@ -27,6 +26,7 @@ from headrace.streams.operators.keys import HASH, grouped, hashes_of
 from headrace.streams.operators.operator import (
     STAMPS,
     WEIGHT,
+    OperatorDefaults,
     OperatorStep,
     decode_state,
     encode_state,
@@ -43,7 +43,7 @@ _HIDDEN = {name: f"#{name}" for name in _ORDER}  # the order as columns of a row
 
 
 @dataclass(frozen=True)
-class LastRow:
+class LastRow(OperatorDefaults):
     """Rows of which each is the last of its key; `append_only` says that none is ever taken back.
 
     What comes out is for a view, where a row replaces the one with its key; `as_table`, the row
@@ -58,10 +58,6 @@ class LastRow:
     def inputs(self) -> tuple[tuple[str, ...], ...]:
         return (self.keys,)
 
-    @property
-    def delay_us(self) -> int:
-        return 0
-
     def result(self, schemas: Sequence[pa.Schema]) -> pa.Schema:
         fields = {each.name: each for each in own_fields(schemas[0])}
         for name in self.keys:
@@ -69,9 +65,6 @@ class LastRow:
                 raise RequestError(no_such("column", name, list(fields)))
             fields[name] = fields[name].with_type(normal_type(fields[name].type, name))
         return pa.schema(list(fields.values()))
-
-    def dropped(self, number: int, rows: pa.Table) -> npt.NDArray[np.bool_] | None:  # noqa: ARG002
-        return None
 
     def new_state(self, schemas: Sequence[pa.Schema]) -> "OrderState | RowsState":
         schema = self.result(schemas)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.errors import RequestError
@@ -23,6 +22,7 @@ from headrace.streams.operators.joins.values import columns_of, summed
 from headrace.streams.operators.keys import HASH, grouped, hashes_of, of_keys
 from headrace.streams.operators.operator import (
     WEIGHT,
+    OperatorDefaults,
     OperatorStep,
     decode_state,
     encode_state,
@@ -37,7 +37,7 @@ __all__ = ["Top"]
 
 
 @dataclass(frozen=True)
-class Top:
+class Top(OperatorDefaults):
     """A table of the first `n` rows of each group by `by`: columns, and whether the greatest come first.
 
     A row that is there several times takes as many places. `append_only` says that rows are
@@ -58,10 +58,6 @@ class Top:
     def inputs(self) -> tuple[tuple[str, ...], ...]:
         return (self.keys,)
 
-    @property
-    def delay_us(self) -> int:
-        return 0
-
     def result(self, schemas: Sequence[pa.Schema]) -> pa.Schema:
         if not self.by:
             raise RequestError('top needs the columns by which rows are ordered: by="amount"')
@@ -79,9 +75,6 @@ class Top:
         for name in self.keys:
             fields[name] = fields[name].with_type(normal_type(fields[name].type, name))
         return pa.schema(list(fields.values()))
-
-    def dropped(self, number: int, rows: pa.Table) -> npt.NDArray[np.bool_] | None:  # noqa: ARG002
-        return None
 
     def new_state(self, schemas: Sequence[pa.Schema]) -> "TopState":
         return TopState(self, self.result(schemas))

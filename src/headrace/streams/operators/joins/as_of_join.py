@@ -30,12 +30,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.errors import RequestError
 from headrace.streams.operators.grouping import Ints
-from headrace.streams.operators.joins.columns import Columns, Names, Piece, comparable, keyed
+from headrace.streams.operators.joins.by_key import JoinByKey
+from headrace.streams.operators.joins.columns import Columns, Piece, keyed
 from headrace.streams.operators.joins.lateness import Counters, late, without
 from headrace.streams.operators.joins.stream_join import built_with_stamps, check_lateness
 from headrace.streams.operators.joins.timed import (
@@ -59,7 +59,6 @@ from headrace.streams.operators.operator import (
     numbers,
 )
 from headrace.streams.operators.runs import Held
-from headrace.streams.operators.widening import Widened
 
 __all__ = ["AsOfJoin", "AsOfJoinState"]
 
@@ -69,22 +68,18 @@ _VERSION = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AsOfJoin:
+class AsOfJoin(JoinByKey):
     """A stream, the left input, with the versions of a table by its key; a null in a key matches nothing.
 
     What comes out has the stream's stamps, in no particular order within a step. `keep_us` is
     how late events and versions may be; None keeps every version for ever.
     """
 
-    left_on: tuple[str, ...]
-    right_on: tuple[str, ...]
     how: Literal["inner", "left"] = "inner"
     mode: Literal["as_of", "latest"] = "as_of"
     late: Literal["drop", "correct"] = "drop"
     correct_for_us: int = 0
     keep_us: int | None = None
-    left_names: Names = ()
-    right_names: Names = ()
 
     def __post_init__(self) -> None:
         if self.how not in HOW:
@@ -98,10 +93,6 @@ class AsOfJoin:
             raise RequestError(f"keep_us is a number of microseconds, not {self.keep_us}")
 
     @property
-    def inputs(self) -> tuple[tuple[str, ...], ...]:
-        return self.left_on, self.right_on
-
-    @property
     def delay_us(self) -> int:
         return self.correct_for_us
 
@@ -110,31 +101,18 @@ class AsOfJoin:
         """How long versions are kept behind the watermarks."""
         return None if self.keep_us is None else max(self.keep_us, self.correct_for_us)
 
-    def result(self, schemas: Sequence[pa.Schema]) -> pa.Schema:
-        return self._columns(comparable(schemas, self.inputs)).schema
-
-    def dropped(self, number: int, rows: pa.Table) -> npt.NDArray[np.bool_] | None:  # noqa: ARG002
-        return None
-
-    def new_state(self, schemas: Sequence[pa.Schema]) -> "AsOfJoinState | Widened":
-        wide = comparable(schemas, self.inputs)
-        state = AsOfJoinState(self, self._columns(wide))
-        return state if wide == list(schemas) else Widened(state, wide)
+    def _state(self, columns: Columns) -> "AsOfJoinState":
+        return AsOfJoinState(self, columns)
 
     def describe(self) -> dict[str, Any]:
-        return {
-            "operator": "as-of join",
-            "version": _VERSION,
-            "left_on": list(self.left_on),
-            "right_on": list(self.right_on),
-            "how": self.how,
-            "mode": self.mode,
-            "late": self.late,
-            "correct_for_us": self.correct_for_us,
-            "keep_us": self.keep_us,
-            "left_names": [list(each) for each in self.left_names],
-            "right_names": [list(each) for each in self.right_names],
-        }
+        return self._described(
+            "as-of join",
+            _VERSION,
+            mode=self.mode,
+            late=self.late,
+            correct_for_us=self.correct_for_us,
+            keep_us=self.keep_us,
+        )
 
     def _columns(self, schemas: Sequence[pa.Schema]) -> Columns:
         if DELETED not in schemas[1].names or schemas[1].field(DELETED).type != pa.bool_():

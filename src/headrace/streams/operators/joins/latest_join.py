@@ -13,18 +13,17 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.errors import RequestError
-from headrace.streams.operators.joins.columns import ROW, Columns, Names, Piece, comparable, keyed
+from headrace.streams.operators.joins.by_key import JoinByKey
+from headrace.streams.operators.joins.columns import ROW, Columns, Piece, keyed
 from headrace.streams.operators.joins.side import Side
 from headrace.streams.operators.joins.stream_join import built_with_stamps
 from headrace.streams.operators.joins.values import any_null, columns_of
 from headrace.streams.operators.keys import HASH, hashes_of
 from headrace.streams.operators.operator import STAMPS, OperatorStep, decode_state, encode_state
 from headrace.streams.operators.runs import Held
-from headrace.streams.operators.widening import Widened
 
 __all__ = ["LatestJoin"]
 
@@ -33,54 +32,23 @@ _VERSION = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LatestJoin:
+class LatestJoin(JoinByKey):
     """A stream, the left input, with the rows of a table; a null in a key matches nothing.
 
     What comes out has the stream's stamps, in no particular order within a step.
     """
 
-    left_on: tuple[str, ...]
-    right_on: tuple[str, ...]
     how: Literal["inner", "left"] = "inner"
-    left_names: Names = ()
-    right_names: Names = ()
 
     def __post_init__(self) -> None:
         if self.how not in HOW:
             raise RequestError(f"a stream and a table join {', '.join(HOW)}; {self.how!r} is none of these")
 
-    @property
-    def inputs(self) -> tuple[tuple[str, ...], ...]:
-        return self.left_on, self.right_on
-
-    @property
-    def delay_us(self) -> int:
-        return 0
-
-    def result(self, schemas: Sequence[pa.Schema]) -> pa.Schema:
-        return self._columns(comparable(schemas, self.inputs)).schema
-
-    def dropped(self, number: int, rows: pa.Table) -> npt.NDArray[np.bool_] | None:  # noqa: ARG002
-        return None
-
-    def new_state(self, schemas: Sequence[pa.Schema]) -> "LatestJoinState | Widened":
-        wide = comparable(schemas, self.inputs)
-        state = LatestJoinState(self, self._columns(wide))
-        return state if wide == list(schemas) else Widened(state, wide)
+    def _state(self, columns: Columns) -> "LatestJoinState":
+        return LatestJoinState(self, columns)
 
     def describe(self) -> dict[str, Any]:
-        return {
-            "operator": "latest join",
-            "version": _VERSION,
-            "left_on": list(self.left_on),
-            "right_on": list(self.right_on),
-            "how": self.how,
-            "left_names": [list(each) for each in self.left_names],
-            "right_names": [list(each) for each in self.right_names],
-        }
-
-    def _columns(self, schemas: Sequence[pa.Schema]) -> Columns:
-        return Columns.of(schemas, (self.left_on, self.right_on), (self.left_names, self.right_names))
+        return self._described("latest join", _VERSION)
 
 
 class LatestJoinState:

@@ -27,7 +27,8 @@ import pyarrow as pa
 from headrace.errors import RequestError
 from headrace.streams.operators.grouping import Ints, one_chunk
 from headrace.streams.operators.hashing import distinct
-from headrace.streams.operators.joins.columns import Columns, Names, Piece, comparable, keyed
+from headrace.streams.operators.joins.by_key import JoinByKey
+from headrace.streams.operators.joins.columns import Columns, Piece, keyed
 from headrace.streams.operators.joins.lateness import Counters, late, without
 from headrace.streams.operators.joins.timed import (
     EARLIEST_US,
@@ -49,7 +50,6 @@ from headrace.streams.operators.operator import (
     stamp_fields,
 )
 from headrace.streams.operators.runs import Held
-from headrace.streams.operators.widening import Widened
 
 __all__ = ["StreamJoin", "StreamJoinState", "built_with_stamps", "check_lateness"]
 
@@ -70,22 +70,18 @@ def check_lateness(late: str, correct_for_us: int) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamJoin:
+class StreamJoin(JoinByKey):
     """Two streams by equal keys within a time; a null in a key matches nothing.
 
     A joined row has the left row's stamps; a right row without partner has its own. What comes
     out of a step is in no particular order.
     """
 
-    left_on: tuple[str, ...]
-    right_on: tuple[str, ...]
     before_us: int = 0
     after_us: int = 0
     how: Literal["inner", "left", "right", "full"] = "inner"
     late: Literal["drop", "correct"] = "drop"
     correct_for_us: int = 0
-    left_names: Names = ()
-    right_names: Names = ()
 
     def __post_init__(self) -> None:
         if self.how not in HOW:
@@ -98,43 +94,26 @@ class StreamJoin:
             )
 
     @property
-    def inputs(self) -> tuple[tuple[str, ...], ...]:
-        return self.left_on, self.right_on
-
-    @property
     def delay_us(self) -> int:
         """A pair has the time of its left row, which waits for after_us; a right row waits for before_us."""
         waits = [0, self.after_us, self.before_us if self.how in ("right", "full") else 0]
         return max(waits) + self.correct_for_us
 
-    def result(self, schemas: Sequence[pa.Schema]) -> pa.Schema:
-        return self._columns(comparable(schemas, self.inputs)).schema
-
     def dropped(self, number: int, rows: pa.Table) -> npt.NDArray[np.bool_] | None:  # noqa: ARG002
         return late(rows, self.correct_for_us)
 
-    def new_state(self, schemas: Sequence[pa.Schema]) -> "StreamJoinState | Widened":
-        wide = comparable(schemas, self.inputs)
-        state = StreamJoinState(self, self._columns(wide))
-        return state if wide == list(schemas) else Widened(state, wide)
+    def _state(self, columns: Columns) -> "StreamJoinState":
+        return StreamJoinState(self, columns)
 
     def describe(self) -> dict[str, Any]:
-        return {
-            "operator": "stream join",
-            "version": _VERSION,
-            "left_on": list(self.left_on),
-            "right_on": list(self.right_on),
-            "before_us": self.before_us,
-            "after_us": self.after_us,
-            "how": self.how,
-            "late": self.late,
-            "correct_for_us": self.correct_for_us,
-            "left_names": [list(each) for each in self.left_names],
-            "right_names": [list(each) for each in self.right_names],
-        }
-
-    def _columns(self, schemas: Sequence[pa.Schema]) -> Columns:
-        return Columns.of(schemas, (self.left_on, self.right_on), (self.left_names, self.right_names))
+        return self._described(
+            "stream join",
+            _VERSION,
+            before_us=self.before_us,
+            after_us=self.after_us,
+            late=self.late,
+            correct_for_us=self.correct_for_us,
+        )
 
 
 class StreamJoinState:

@@ -19,12 +19,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.errors import RequestError
 from headrace.streams.operators.grouping import Ints
-from headrace.streams.operators.joins.columns import ROW, Columns, Names, Piece, comparable
+from headrace.streams.operators.joins.by_key import JoinByKey
+from headrace.streams.operators.joins.columns import ROW, Columns, Piece
 from headrace.streams.operators.joins.side import Side
 from headrace.streams.operators.joins.values import any_null, columns_of, summed
 from headrace.streams.operators.keys import HASH
@@ -38,7 +38,6 @@ from headrace.streams.operators.operator import (
     stamp_fields,
 )
 from headrace.streams.operators.runs import Held
-from headrace.streams.operators.widening import Widened
 
 __all__ = ["TableJoin", "TableJoinState"]
 
@@ -47,53 +46,24 @@ _VERSION = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableJoin:
+class TableJoin(JoinByKey):
     """Two tables by equal keys, as SQL joins them; many rows of either side may have one key.
 
     What comes out is consolidated: every row once with the sum of its weights, none of weight
-    zero, in an order that depends on the rows alone. `left_names` and `right_names` are pairs
-    of a column's name and the one it has in the result.
+    zero, in an order that depends on the rows alone.
     """
 
-    left_on: tuple[str, ...]
-    right_on: tuple[str, ...]
     how: Literal["inner", "left", "right", "full", "semi", "anti"] = "inner"
-    left_names: Names = ()
-    right_names: Names = ()
 
     def __post_init__(self) -> None:
         if self.how not in HOW:
             raise RequestError(f"tables join {', '.join(HOW)}; {self.how!r} is none of these")
 
-    @property
-    def inputs(self) -> tuple[tuple[str, ...], ...]:
-        return self.left_on, self.right_on
-
-    @property
-    def delay_us(self) -> int:
-        return 0
-
-    def result(self, schemas: Sequence[pa.Schema]) -> pa.Schema:
-        return self._columns(comparable(schemas, self.inputs)).schema
-
-    def dropped(self, number: int, rows: pa.Table) -> npt.NDArray[np.bool_] | None:  # noqa: ARG002
-        return None
-
-    def new_state(self, schemas: Sequence[pa.Schema]) -> "TableJoinState | Widened":
-        wide = comparable(schemas, self.inputs)
-        state = TableJoinState(self, self._columns(wide))
-        return state if wide == list(schemas) else Widened(state, wide)
+    def _state(self, columns: Columns) -> "TableJoinState":
+        return TableJoinState(self, columns)
 
     def describe(self) -> dict[str, Any]:
-        return {
-            "operator": "table join",
-            "version": _VERSION,
-            "left_on": list(self.left_on),
-            "right_on": list(self.right_on),
-            "how": self.how,
-            "left_names": [list(each) for each in self.left_names],
-            "right_names": [list(each) for each in self.right_names],
-        }
+        return self._described("table join", _VERSION)
 
     def _columns(self, schemas: Sequence[pa.Schema]) -> Columns:
         return Columns.of(

@@ -29,6 +29,7 @@ from headrace.streams.operators.keys import HASH, grouped, hashes_of, of_keys
 from headrace.streams.operators.operator import (
     STAMPS,
     WEIGHT,
+    OperatorDefaults,
     OperatorStep,
     decode_state,
     encode_state,
@@ -46,7 +47,7 @@ _TIME = "_event_time"
 
 
 @dataclass(frozen=True)
-class Dedup:
+class Dedup(OperatorDefaults):
     """Rows of a stream without those whose key came within a time before them; nulls are a key."""
 
     keys: tuple[str, ...]

@@ -5,20 +5,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.errors import RequestError
 from headrace.nearest import no_such
 from headrace.streams.operators.grouping import one_chunk
-from headrace.streams.operators.operator import STAMPS, own_fields
+from headrace.streams.operators.operator import STAMPS, OperatorDefaults, own_fields
 from headrace.streams.operators.rows.stateless import Stateless
 
 __all__ = ["Explode"]
 
 
 @dataclass(frozen=True)
-class Explode:
+class Explode(OperatorDefaults):
     """An array column replaced by its elements, under `name`, each in a row of its own.
 
     `position` names a column with the element's place, from 0. A row whose array is null or
@@ -34,10 +33,6 @@ class Explode:
     @property
     def inputs(self) -> tuple[None, ...]:
         return (None,)
-
-    @property
-    def delay_us(self) -> int:
-        return 0
 
     def result(self, schemas: Sequence[pa.Schema]) -> pa.Schema:
         fields: list[pa.Field] = []
@@ -58,9 +53,6 @@ class Explode:
             if found.count(name) > 1 or name.startswith("_"):
                 raise RequestError(f"{name!r} cannot name an exploded column; give it another name")
         return pa.schema(fields)
-
-    def dropped(self, number: int, rows: pa.Table) -> npt.NDArray[np.bool_] | None:  # noqa: ARG002
-        return None
 
     def new_state(self, schemas: Sequence[pa.Schema]) -> Stateless:
         schema = self.result(schemas)

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.streams.operators.grouping import Ints
@@ -28,6 +27,7 @@ from headrace.streams.operators.keys import HASH, hashes_of
 from headrace.streams.operators.operator import (
     STAMPS,
     WEIGHT,
+    OperatorDefaults,
     OperatorStep,
     decode_state,
     encode_state,
@@ -43,7 +43,7 @@ _PLACES = ("_event_time", *_RECORD)
 
 
 @dataclass(frozen=True)
-class Settled:
+class Settled(OperatorDefaults):
     """Rows that are not taken back, of rows that are; their watermarks are `wait_us` less."""
 
     wait_us: int = 0
@@ -52,15 +52,8 @@ class Settled:
     def inputs(self) -> tuple[tuple[str, ...], ...]:
         return (_RECORD,)  # what is taken back is of the same record as what was put out
 
-    @property
-    def delay_us(self) -> int:
-        return 0
-
     def result(self, schemas: Sequence[pa.Schema]) -> pa.Schema:
         return pa.schema(own_fields(schemas[0]))
-
-    def dropped(self, number: int, rows: pa.Table) -> npt.NDArray[np.bool_] | None:  # noqa: ARG002
-        return None
 
     def new_state(self, schemas: Sequence[pa.Schema]) -> "SettledState":
         return SettledState(self, self.result(schemas))

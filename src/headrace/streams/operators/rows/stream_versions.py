@@ -5,36 +5,28 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.errors import RequestError
-from headrace.streams.operators.operator import DELETED, STAMPS, own_fields
+from headrace.streams.operators.operator import DELETED, STAMPS, OperatorDefaults, own_fields
 from headrace.streams.operators.rows.stateless import Stateless
 
 __all__ = ["StreamVersions"]
 
 
 @dataclass(frozen=True)
-class StreamVersions:
+class StreamVersions(OperatorDefaults):
     """Rows that are never taken back, and none of which deletes another."""
 
     @property
     def inputs(self) -> tuple[None, ...]:
         return (None,)
 
-    @property
-    def delay_us(self) -> int:
-        return 0
-
     def result(self, schemas: Sequence[pa.Schema]) -> pa.Schema:
         fields = own_fields(schemas[0])
         if any(each.name == DELETED for each in fields):
             raise RequestError(f"column {DELETED!r} says of versions which are deletes; give it another name")
         return pa.schema([*fields, pa.field(DELETED, pa.bool_())])
-
-    def dropped(self, number: int, rows: pa.Table) -> npt.NDArray[np.bool_] | None:  # noqa: ARG002
-        return None
 
     def new_state(self, schemas: Sequence[pa.Schema]) -> Stateless:
         names = self.result(schemas).names

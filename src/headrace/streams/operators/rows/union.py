@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.errors import RequestError
 from headrace.streams.operators.grouping import one_chunk
-from headrace.streams.operators.operator import STAMPS, own_fields
+from headrace.streams.operators.operator import STAMPS, OperatorDefaults, own_fields
 from headrace.streams.operators.rows.stateless import Stateless
 from headrace.streams.operators.widening import common_type, with_types
 
@@ -25,7 +24,7 @@ _PARTITION = "_partition"
 
 
 @dataclass(frozen=True)
-class Union:
+class Union(OperatorDefaults):
     """Rows of inputs with the same columns, by name, in the order of the first input's.
 
     Of numbers of several widths the widest is taken.
@@ -36,10 +35,6 @@ class Union:
     @property
     def inputs(self) -> tuple[None, ...]:
         return (None,) * self.count
-
-    @property
-    def delay_us(self) -> int:
-        return 0
 
     def result(self, schemas: Sequence[pa.Schema]) -> pa.Schema:
         wanted = {each.name: each.type for each in own_fields(schemas[0])}
@@ -56,9 +51,6 @@ class Union:
                         f"{_told(name, wanted)} in the first and {_told(name, found)} in number {number}"
                     )
         return pa.schema(list(wanted.items()))
-
-    def dropped(self, number: int, rows: pa.Table) -> npt.NDArray[np.bool_] | None:  # noqa: ARG002
-        return None
 
     def new_state(self, schemas: Sequence[pa.Schema]) -> Stateless:
         schema = self.result(schemas)

@@ -24,6 +24,7 @@ from headrace.streams.operators.keys import HASH, grouped, hashes_of, key_column
 from headrace.streams.operators.operator import (
     DELETED,
     WEIGHT,
+    OperatorDefaults,
     OperatorStep,
     decode_state,
     encode_state,
@@ -38,7 +39,7 @@ __all__ = ["UpsertState", "Upserts", "stamped_changes", "without_pairs"]
 
 
 @dataclass(frozen=True)
-class Upserts:
+class Upserts(OperatorDefaults):
     """The newest row of each key. Input rows have a bool column `_deleted` beside their own.
 
     Those of changes also have `_unchanged`: fields that kept their value (`unchanged`).
@@ -54,18 +55,11 @@ class Upserts:
     def inputs(self) -> tuple[tuple[str, ...], ...]:
         return (self.key,)
 
-    @property
-    def delay_us(self) -> int:
-        return 0
-
     def result(self, schemas: Sequence[pa.Schema]) -> pa.Schema:
         for name in self.key:
             if name not in schemas[0].names:
                 raise RequestError(f"there is no key column {name!r}; there are {schemas[0].names}")
         return pa.schema([each for each in own_fields(schemas[0]) if each.name not in (DELETED, UNCHANGED)])
-
-    def dropped(self, number: int, rows: pa.Table) -> None:  # noqa: ARG002
-        return None
 
     def new_state(self, schemas: Sequence[pa.Schema]) -> "UpsertState":
         return UpsertState(self, self.result(schemas))

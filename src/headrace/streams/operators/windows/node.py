@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.streams.operators.grouping import one_chunk
-from headrace.streams.operators.operator import WEIGHT, OperatorStep, stamp_fields
+from headrace.streams.operators.operator import WEIGHT, OperatorDefaults, OperatorStep, stamp_fields
 from headrace.streams.operators.runs import Held
 from headrace.streams.operators.windows.operator import DROPPED, LATE, WindowOperator
 from headrace.streams.operators.windows.state import Advance
@@ -23,7 +23,7 @@ RECORD = ("_partition", "_offset")
 
 
 @dataclass(frozen=True)
-class WindowNode:
+class WindowNode(OperatorDefaults):
     """A windowed aggregation over rows that are never taken back.
 
     A result of a sliding window is that of a row: it has the row's place in the log in its stamps, and a
