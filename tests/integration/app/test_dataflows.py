@@ -62,6 +62,13 @@ def shop(customers, orders, store):
     def per_region():
         return joined.where("amount > 0").group_by("region").agg(n=agg.count(), total=agg.sum("amount"))
 
+    @app.view
+    def regulars():
+        """Three stages by one key, for which one shuffle is enough."""
+        spent = joined.group_by("customer_id").agg(n=agg.count(), total=agg.sum("amount"))
+        often = spent.where("n > 1 OR total > 4").select("customer_id AS customer", "total")
+        return often.group_by("customer").agg(most=agg.max("total"))
+
     return app
 
 
@@ -92,6 +99,10 @@ def judged(people, bought):
         "per_region": duckdb.sql(
             f"select region, count(*) n, sum(amount) total from ({joined}) where amount > 0 group by region"
         ),
+        "regulars": duckdb.sql(
+            f"select customer_id customer, sum(amount) most from ({joined}) group by customer_id "
+            "having count(*) > 1 or sum(amount) > 4"
+        ),
     }
 
 
@@ -109,6 +120,7 @@ def test_views_of_tables_follow_updates_deletes_and_restarts(our_log, spark, tmp
         ([(1, None), customer(3, "eve", "south")], [(2, None)]),
     ]
     keys = {"northerners": ["id"], "orders_with_customers": ["order_id"], "per_region": ["region"]}
+    keys |= {"regulars": ["customer"]}
     seen = ([], [])
     ensure_topics(our_log, dict.fromkeys((customers, orders), TopicSettings(partitions=2)))
     for number, batches in enumerate(with_restarts(rounds, restarts)):

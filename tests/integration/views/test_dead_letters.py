@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from reading import read
 
-from headrace.app.query.sinks.side_topics import dead_records
+from headrace.app.query.sinks.side_topics import SideTopics
 from headrace.cli.main import run
 from headrace.client.topics import TopicSettings
 from headrace.client.write import OutputRecord, RecordSink
@@ -124,8 +124,8 @@ def shortened_letters(log, source, dead, *, offsets):
             "error": pa.nulls(len(offsets), pa.string()),
         }
     )
-    app = dead.removesuffix(".dead")
-    return list(dead_records(app, source, "q", [table], most_bytes=10_000))
+    topics = SideTopics(dead.removesuffix(".dead"), {dead: 10_000})
+    return list(topics.dead(source, "q", [table]))
 
 
 def test_a_letter_that_has_only_the_beginning_of_its_record_is_sent_as_the_record(log, headrace):

@@ -15,12 +15,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from headrace.app.plan.names import dead_topic, frame_query
+from headrace.app.plan.names import frame_query
 from headrace.app.plan.planner import AppPlan, PlannedFrame
 from headrace.app.query.checkpoint import Manifest
-from headrace.app.query.sinks import OutputWriter, ViewWriter, unfit_records, write_fitting
+from headrace.app.query.sinks import OutputWriter, SideTopics, ViewWriter, write_fitting
 from headrace.app.status.batch_report import BatchReport
-from headrace.client import LARGEST_RECORD_BYTES
 from headrace.client.write import OutputRecord
 from headrace.errors import ConfigError
 from headrace.views import ChangeKind, ViewBatch, ViewSchema, without_misfits
@@ -115,8 +114,7 @@ class FrameSink:
         )
 
     def _letters(self, aside: list[pa.Table]) -> Iterator[OutputRecord]:
-        most_bytes = self._limits.get(dead_topic(self._app_name), LARGEST_RECORD_BYTES)
-        return unfit_records(self._app_name, None, self._planned.view.name, aside, most_bytes=most_bytes)
+        return SideTopics(self._app_name, self._limits).unfit(None, self._planned.view.name, aside)
 
 
 def frame_changes(schema: ViewSchema, rows: pa.Table) -> pa.Table:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from headrace.app.query.sinks.graph_sink import GraphSink as GraphSink
     from headrace.app.query.sinks.graph_task_sink import GraphTaskSink as GraphTaskSink
     from headrace.app.query.sinks.graph_task_sink import stager_of as stager_of
-    from headrace.app.query.sinks.side_topics import unfit_records as unfit_records
+    from headrace.app.query.sinks.side_topics import SideTopics as SideTopics
     from headrace.app.query.sinks.sink import OutputWriter as OutputWriter
     from headrace.app.query.sinks.sink import StreamSink as StreamSink
     from headrace.app.query.sinks.sink import ViewWriter as ViewWriter
@@ -43,7 +43,7 @@ __getattr__, __dir__, __all__ = lazily(
         "graph_records": "GraphRecords",
         "graph_sink": "GraphSink",
         "graph_task_sink": "GraphTaskSink stager_of",
-        "side_topics": "unfit_records",
+        "side_topics": "SideTopics",
         "sink": "OutputWriter StreamSink ViewWriter ignore row_changes write_fitting",
         "task_sink": "SlotRecords StagedView TaskSink staged_views",
     },

@@ -13,16 +13,7 @@ import pyarrow as pa
 from headrace.app.plan.names import dead_topic, late_topic
 from headrace.app.plan.plan import PlannedStream
 from headrace.app.query.sinks.batch_output import BatchOutput
-from headrace.app.query.sinks.side_topics import (
-    RowTopic,
-    dead_records,
-    derived_records,
-    failed_records,
-    forgotten_records,
-    late_records,
-    unfit_records,
-)
-from headrace.client import LARGEST_RECORD_BYTES
+from headrace.app.query.sinks.side_topics import RowTopic, SideTopics
 from headrace.client.write import OutputRecord
 
 if TYPE_CHECKING:
@@ -70,32 +61,24 @@ class BatchRecords:
 
     def make(self, output: BatchOutput, limits: Mapping[str, int]) -> Iterator[OutputRecord]:
         """Everything that goes to topics; `limits` has what topics take that take less than is asked."""
-        yield from self._asides(output, limits)
+        topics = SideTopics(self.app, limits)
+        if self.topic not in (dead_topic(self.app), late_topic(self.app)):
+            yield from self._asides(output, topics)
         for number, view in enumerate(self.views):
             if view.rows is not None:
-                yield from derived_records(self.app, view.rows, output.rows.get(number, ()), limits=limits)
+                yield from topics.derived(view.rows, output.rows.get(number, ()))
 
-    def _asides(self, output: BatchOutput, limits: Mapping[str, int]) -> Iterator[OutputRecord]:
-        """Dead and late records; of a stream of letters they stand on the log as what they are already."""
-        topic, app = self.topic, self.app
-        if topic in (dead_topic(app), late_topic(app)):
-            return
-        letters, late_ones = (
-            limits.get(each, LARGEST_RECORD_BYTES) for each in (dead_topic(app), late_topic(app))
-        )
-        dead = unwritten(output.dead, self.side_offsets, "partition", "offset")
-        yield from dead_records(app, topic, self.query_id, dead, most_bytes=letters)
+    def _asides(self, output: BatchOutput, topics: SideTopics) -> Iterator[OutputRecord]:
+        """Dead and late records; those of a stream of letters stand on the log as what they are already."""
+        topic, query = self.topic, self.query_id
+        yield from topics.dead(topic, query, unwritten(output.dead, self.side_offsets, "partition", "offset"))
         for number, view in enumerate(self.views):
             late = unwritten(output.late.get(number, ()), self.side_offsets, "_partition", "_offset")
-            yield from late_records(app, topic, view.name, late, most_bytes=late_ones)
-            forgotten = output.forgotten.get(number, ())
-            yield from forgotten_records(app, topic, view.name, forgotten, most_bytes=late_ones)
-            unfit = output.unfit.get(number, ())
-            yield from unfit_records(app, topic, view.name, unfit, most_bytes=letters)
+            yield from topics.late(topic, view.name, late)
+            yield from topics.forgotten(topic, view.name, output.forgotten.get(number, ()))
+            yield from topics.unfit(topic, view.name, output.unfit.get(number, ()))
             failed = unwritten(output.failed.get(number, ()), self.side_offsets, "_partition", "_offset")
-            yield from failed_records(
-                app, topic, view.name, self.query_id, view.steps, failed, most_bytes=letters
-            )
+            yield from topics.failed(topic, view.name, query, view.steps, failed)
 
 
 def in_words(steps: "Iterable[Step]") -> list[str]:

@@ -14,13 +14,7 @@ from headrace.app.plan.dataflow import InputName, PlannedGraph
 from headrace.app.plan.names import dead_topic, late_topic
 from headrace.app.query.places import of_topic
 from headrace.app.query.sinks.batch_records import in_words, unwritten
-from headrace.app.query.sinks.side_topics import (
-    dead_records,
-    dropped_records,
-    failed_records,
-    unfit_records,
-)
-from headrace.client import LARGEST_RECORD_BYTES
+from headrace.app.query.sinks.side_topics import SideTopics
 from headrace.client.write import OutputRecord
 from headrace.streams.operators import STAMPS, WEIGHT
 
@@ -67,28 +61,24 @@ class GraphRecords:
 
         `limits` has what topics take that take less than is asked.
         """
-        app, graph, view = self.app, self.graph, self.view
-        own = dead_topic(app), late_topic(app)
-        letters, late_ones = (limits.get(each, LARGEST_RECORD_BYTES) for each in own)
+        graph, view, query = self.graph, self.view, self.query_id
+        topics, own = SideTopics(self.app, limits), (dead_topic(self.app), late_topic(self.app))
         for source, tables in sorted(batch.dead.items()):
             topic = graph.sources[source].spec.topic
             if topic not in own:
                 new = unwritten(tables, of_topic(self.side_offsets, topic), "partition", "offset")
-                yield from dead_records(app, topic, self.query_id, new, most_bytes=letters)
+                yield from topics.dead(topic, query, new)
         for number, tables in sorted(batch.late.items()):
             for topic, whole in self._by_topic(number, map(_whole, self._new(number, tables))):
                 if topic not in own:
-                    yield from dropped_records(app, topic, view, whole, most_bytes=late_ones)
+                    yield from topics.dropped(topic, view, whole)
         for number, tables in sorted(batch.failed.items()):
             steps = list(self.words.get(number, ()))
             for topic, failed in self._by_topic(number, self._new(number, tables)):
                 if topic not in own:
-                    yield from failed_records(
-                        app, topic, view, self.query_id, steps, failed, most_bytes=letters
-                    )
+                    yield from topics.failed(topic, view, query, steps, failed)
         for number, tables in sorted(batch.unfit.items()):
-            topic = graph.driving_topic(graph.edges[number].producer)
-            yield from unfit_records(app, topic, view, tables, most_bytes=letters)
+            yield from topics.unfit(graph.driving_topic(graph.edges[number].producer), view, tables)
 
     def _new(self, number: int, tables: Sequence[pa.Table]) -> Iterator[pa.Table]:
         """Rows of an edge that are not on their topic yet; of rows that an operator made, all of them."""
