@@ -63,6 +63,7 @@ def test_the_first_rows_of_a_group_are_those_of_sql_after_every_batch(append_onl
     if append_only:
         state.snapshot()
         assert state.row_count <= 3 * n
+    assert [each.rows for each in state.held()] == [state.row_count]
 
 
 @settings(max_examples=examples(16), deadline=None)

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from headrace.streams.event_time import NO_WATERMARK, Mark, operator_watermark
 from headrace.streams.feed.positions import Heartbeat
-from headrace.streams.operators import Operator, Union
+from headrace.streams.operators import Held, Operator, Union
 from headrace.streams.spec import DELETED, StreamSpec
 
 __all__ = [
@@ -212,6 +212,9 @@ class SourceClock:
             if marks[number] and _is_idle(marks[number]):
                 own = furthest
             self.watermarks[number] = max(self.watermarks[number], own)
+
+    def held(self) -> tuple[Held, ...]:
+        return ()
 
     def snapshot(self) -> bytes:
         return ",".join(map(str, self.watermarks)).encode()

@@ -19,6 +19,7 @@ from headrace.streams.operators.operator import STAMPS, WEIGHT, Operator, Operat
 from headrace.streams.operators.packing import buckets, pack_buckets, unpack
 from headrace.streams.operators.rescaling import part_of_snapshot
 from headrace.streams.operators.rows import Dedup, Explode, Settled, StreamVersions, Union
+from headrace.streams.operators.runs import Held
 from headrace.streams.operators.tables import TableHistory, Upserts, WholeRows
 from headrace.streams.operators.windows.definition import in_order, recompute
 from headrace.streams.operators.windows.durations import Duration, microseconds
@@ -54,6 +55,7 @@ __all__ = [
     "FirstRow",
     "Group",
     "Groups",
+    "Held",
     "Hopping",
     "LastRow",
     "LatestJoin",

@@ -29,6 +29,7 @@ import pyarrow as pa
 
 from headrace.errors import CorruptionError
 from headrace.streams.operators.grouping import Ints, one_chunk
+from headrace.streams.operators.runs import Held
 
 __all__ = [
     "DELETED",
@@ -79,6 +80,10 @@ class State(Protocol):
     @property
     def row_count(self) -> int:
         """Rows held."""
+        ...
+
+    def held(self) -> tuple[Held, ...]:
+        """What is held of each input, or of all together; nothing of an operator that holds nothing."""
         ...
 
     def advance(self, arrived: Sequence[pa.Table | None], watermarks: Sequence[int]) -> OperatorStep:

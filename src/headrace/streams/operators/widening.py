@@ -41,8 +41,7 @@ class Widened:
         return self._state.row_count
 
     def held(self) -> tuple[Held, ...]:
-        found: tuple[Held, ...] = getattr(self._state, "held")()  # noqa: B009 - not all states tell
-        return found
+        return self._state.held()
 
     def advance(self, arrived: Sequence[pa.Table | None], watermarks: Sequence[int]) -> OperatorStep:
         wide = [

@@ -6,13 +6,7 @@ import pyarrow as pa
 
 from headrace import App
 from headrace.app.plan.plan import plan_view
-from headrace.app.query.sinks.side_topics import (
-    RowTopic,
-    derived_records,
-    failed_records,
-    forgotten_records,
-    late_records,
-)
+from headrace.app.query.sinks.side_topics import RowTopic, SideTopics
 from headrace.client.deadletters import read_dead_letter
 from headrace.streams.operators import WindowOperator, agg, hopping
 from headrace.streams.spec import rows_schema
@@ -48,7 +42,7 @@ def test_rows_of_one_record_are_told_apart():
     )
     headers = [
         dict(record.headers)["headrace.source"]
-        for record in derived_records("shop", RowTopic.of(planned), [rows])
+        for record in SideTopics("shop").derived(RowTopic.of(planned), [rows])
     ]
     assert headers == [b"orders:0:7", b"orders:0:7:1", b"orders:0:8", b"orders:1:7"]
 
@@ -66,7 +60,8 @@ def test_the_letter_of_a_step_that_raised_names_step_view_and_place_and_is_short
     )
     steps = ["where a > 1", "with n=" + "y" * 9_000]
     for most_bytes in (1_000_000, 10_000):
-        (letter,) = failed_records("shop", "orders", "sums", "q1", steps, [failed], most_bytes=most_bytes)
+        topics = SideTopics("shop", {"shop.dead": most_bytes})
+        (letter,) = topics.failed("orders", "sums", "q1", steps, [failed])
         assert (letter.topic, letter.key) == ("shop.dead", None)
         assert row.encode().startswith(letter.value)
         assert (letter.value == row.encode()) == (most_bytes == 1_000_000)
@@ -93,7 +88,7 @@ def derived_of(places):
             "_watermark": pa.array(watermarks, pa.int64()),
         }
     )
-    return [dict(record.headers) for record in derived_records("shop", RowTopic.of(planned), [rows])]
+    return [dict(record.headers) for record in SideTopics("shop").derived(RowTopic.of(planned), [rows])]
 
 
 def test_derived_records_of_several_partitions_are_merged_by_the_watermarks_they_have_reached():
@@ -127,7 +122,7 @@ def test_a_record_of_forgotten_rows_says_which_window_they_were_for():
             "_dropped": [0],
         }
     )
-    (record,) = forgotten_records("shop", "orders", "counts", [table])
+    (record,) = SideTopics("shop").forgotten("orders", "counts", [table])
     assert {name.removeprefix("headrace.late."): value for name, value in record.headers} == {
         "reason": b"idle",
         "view": b"counts",
@@ -154,7 +149,7 @@ def test_a_late_record_says_which_windows_it_missed_and_from_when_it_counts_all_
     table = operator.missed(rows).append_column("key", [[b"key"]]).append_column("value", [[b"value"]])
     for name in ("_partition", "_offset", "_event_time", "_watermark"):
         table = table.append_column(name, rows[name])
-    (record,) = late_records("shop", "orders", "counts", [table])
+    (record,) = SideTopics("shop").late("orders", "counts", [table])
     assert (record.topic, record.key, record.value) == ("shop.late", b"key", b"value")
     said = {name.removeprefix("headrace.late."): value.decode() for name, value in record.headers}
     assert {name: said[name] for name in ("reason", "partition", "offset", "late_by_us")} == {

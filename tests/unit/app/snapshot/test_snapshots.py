@@ -34,6 +34,9 @@ class Rows:
     def __init__(self):
         self.seen = []
 
+    def held(self):
+        return ()
+
     def snapshot(self):
         return b",".join(self.seen)
 

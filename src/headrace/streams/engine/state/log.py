@@ -102,6 +102,10 @@ class BucketStates(Protocol):
 class StoredState(Protocol):
     """What a bucket keeps of one operator, as the log sees it."""
 
+    def held(self) -> Sequence[tuple[int, int | None]]:
+        """By input, how many rows it holds, and the event time of the oldest: for onlookers."""
+        ...
+
     def snapshot(self) -> bytes: ...
 
     def replay(self, stored: bytes) -> None: ...
@@ -215,9 +219,9 @@ def _snapshot_pays(before: Head, batch: int, delta_bytes: int, rows: int) -> boo
     return batch - before.base > min(_MAX_DELTAS * megabytes, _MOST_DELTAS)
 
 
-def _held(state: Any) -> dict[str, Any]:
-    """What a state says that it holds, by input; one that does not tell them apart, as one."""
-    inputs = state.held() if hasattr(state, "held") else [(getattr(state, "row_count", 0), None)]
+def _held(state: StoredState) -> dict[str, Any]:
+    """What a state says that it holds, by input, or of all inputs together."""
+    inputs = state.held()
     return {"rows": [rows for rows, _ in inputs], "oldest_us": [oldest_us for _, oldest_us in inputs]}
 
 

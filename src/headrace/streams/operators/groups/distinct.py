@@ -21,7 +21,7 @@ from headrace.streams.operators.operator import (
     numbers,
     stamp_fields,
 )
-from headrace.streams.operators.runs import Runs, in_one_chunk
+from headrace.streams.operators.runs import Held, Runs, in_one_chunk
 
 __all__ = ["Distinct"]
 
@@ -61,6 +61,9 @@ class DistinctState:
     @property
     def row_count(self) -> int:
         return self._runs.row_count
+
+    def held(self) -> tuple[Held, ...]:
+        return (self._runs.held(),)
 
     def advance(self, arrived: Sequence[pa.Table | None], watermarks: Sequence[int]) -> OperatorStep:  # noqa: ARG002
         rows = arrived[0]

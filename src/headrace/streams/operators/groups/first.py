@@ -61,7 +61,7 @@ class FirstRowState:
         return self._rows.row_count
 
     def held(self) -> tuple[Held, ...]:
-        return (Held(self.row_count),)
+        return self._rows.held()
 
     def advance(self, arrived: Sequence[pa.Table | None], watermarks: Sequence[int]) -> OperatorStep:
         step = self._rows.advance(arrived, watermarks)

@@ -31,7 +31,7 @@ from headrace.streams.operators.operator import (
     stamp_fields,
 )
 from headrace.streams.operators.order import ranks, sorted_by
-from headrace.streams.operators.runs import Runs, in_one_chunk
+from headrace.streams.operators.runs import Held, Runs, in_one_chunk
 
 __all__ = ["Top"]
 
@@ -105,6 +105,9 @@ class TopState:
     @property
     def row_count(self) -> int:
         return self._runs.row_count
+
+    def held(self) -> tuple[Held, ...]:
+        return (self._runs.held(),)
 
     def advance(self, arrived: Sequence[pa.Table | None], watermarks: Sequence[int]) -> OperatorStep:  # noqa: ARG002
         rows = arrived[0]

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 
 from headrace.streams.operators.operator import OperatorStep, encode_state
+from headrace.streams.operators.runs import Held
 
 __all__ = ["Stateless"]
 
@@ -20,6 +21,9 @@ class Stateless:
     @property
     def row_count(self) -> int:
         return 0
+
+    def held(self) -> tuple[Held, ...]:
+        return ()
 
     def advance(self, arrived: Sequence[pa.Table | None], watermarks: Sequence[int]) -> OperatorStep:  # noqa: ARG002
         changes = self._made(arrived)
