@@ -14,11 +14,12 @@ import pyarrow as pa
 
 from headrace.column_hash import Hashes
 from headrace.streams.operators.grouping import Ints, one_chunk
+from headrace.streams.operators.hash_index import HashIndex
 from headrace.streams.operators.hashing import same
 from headrace.streams.operators.joins.values import Flags, ordered
 from headrace.streams.operators.keys import HASH, hashes_of
 from headrace.streams.operators.operator import numbers
-from headrace.streams.operators.runs import Held, expanded, in_one_chunk, places_of
+from headrace.streams.operators.runs import Held, expanded, in_one_chunk
 
 __all__ = ["EARLIEST_US", "LATEST_US", "MARK", "FoundRows", "TimedRun", "TimedRuns", "clipped"]
 
@@ -33,7 +34,7 @@ class TimedRun:
 
     def __init__(self, table: pa.Table, marked: Flags, settled_us: int) -> None:
         self.table = table
-        self.hashes = hashes_of(table)
+        self.index = HashIndex(hashes_of(table))
         self.times = numbers(table, "_event_time")
         self.marked = marked
         self.settled_us = settled_us
@@ -75,7 +76,7 @@ class TimedRun:
 
     def within(self, hashes: Hashes, low: Ints, high: Ints) -> tuple[Ints, Ints]:
         """Pairs of a place among the hashes, which ascend, and a row that has it, at low <= time <= high."""
-        there, begins, ends = places_of(self.hashes, hashes)
+        there, begins, ends = self.index.places_of(hashes)
         low, high = low[there], high[there]
         many = np.flatnonzero(ends - begins > _FEW_ROWS)
         if len(many):

@@ -16,13 +16,14 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.streams.operators.grouping import Ints, one_chunk
+from headrace.streams.operators.hash_index import HashIndex
 from headrace.streams.operators.hashing import same
 from headrace.streams.operators.joins.lateness import watermarks_of
 from headrace.streams.operators.joins.timed import EARLIEST_US, LATEST_US, bisected
 from headrace.streams.operators.joins.values import Flags, ordered
 from headrace.streams.operators.keys import grouped, hashes_of
 from headrace.streams.operators.operator import DELETED, numbers
-from headrace.streams.operators.runs import Held, held_in, in_one_chunk, places_of
+from headrace.streams.operators.runs import Held, held_in, in_one_chunk
 
 __all__ = ["VersionMatches", "VersionRun", "Versions"]
 
@@ -35,7 +36,7 @@ class VersionRun:
 
     def __init__(self, table: pa.Table, correct_for_us: int) -> None:
         self.table = table
-        self.hashes = hashes_of(table)
+        self.index = HashIndex(hashes_of(table))
         self.times = numbers(table, "_event_time")
         self._correct_for_us = correct_for_us
 
@@ -64,7 +65,7 @@ class VersionRun:
     def last(self, probe: pa.Table, keys: tuple[Sequence[str], Sequence[str]], at: Ints) -> tuple[Ints, Ints]:
         """Places of rows of `probe` and the last version with their key that an event at that time sees."""
         hashes = hashes_of(probe)
-        there, begins, ends = places_of(self.hashes, hashes)
+        there, begins, ends = self.index.places_of(hashes)
         at = at[there]
         rows = bisected(self.times, begins, ends, at, behind=True) - 1
         wrong = np.arange(len(there))

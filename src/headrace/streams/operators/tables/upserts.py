@@ -74,7 +74,7 @@ class UpsertState:
     def __init__(self, operator: Upserts, schema: pa.Schema) -> None:
         self._operator = operator
         self._schema = schema
-        self._runs = Runs(self._newest)
+        self._runs = Runs(self._newest, one_each=True)
         self._watermark_us = NO_WATERMARK
 
     @property
