@@ -32,7 +32,7 @@ from headrace.streams.dataflow.stage import GraphTaskSink, advance_graph_task, w
 from headrace.streams.engine.batch_gate import BatchGate
 from headrace.streams.engine.messages import IN_SCHEMA, Message, read_messages
 from headrace.streams.engine.projection import Step, project_producers
-from headrace.streams.engine.query import ADAPTIVE
+from headrace.streams.engine.query import planned_once
 from headrace.streams.engine.spill import SpillFiles
 from headrace.streams.engine.state import BucketStates, CheckpointRecords, StateInFolders, recorded
 from headrace.streams.feed.feed import feed_source
@@ -80,7 +80,6 @@ def start_graph(
     location = checkpoint
     if records is not None:
         location = folder.absolute().as_uri()  # whatever Hadoop's default is
-        spark.conf.set(ADAPTIVE, "false")
     frame = _projected(_load(spark, query, spill), query, range(len(graph.sources)), spill)
     run_id = uuid.uuid4().hex
     folders = tuple(folder / "stages" / str(stage) for stage in range(len(graph.stages)))
@@ -111,9 +110,10 @@ def start_graph(
         spill.remove_all()
 
     writer = frame.writeStream.foreachBatch(take).option("checkpointLocation", location)
-    if until_caught_up:
-        return writer.trigger(availableNow=True).start()
-    return writer.trigger(processingTime=f"{trigger_ms} milliseconds").start()
+    with planned_once(spark):
+        if until_caught_up:
+            return writer.trigger(availableNow=True).start()
+        return writer.trigger(processingTime=f"{trigger_ms} milliseconds").start()
 
 
 def _load(spark: SparkSession, query: GraphQuery, spill: SpillFiles) -> DataFrame:

@@ -1,5 +1,6 @@
 """Starts one query: the feed, the stage, and the function that takes a batch's output."""
 
+import contextlib
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -23,11 +24,9 @@ from headrace.streams.feed.feed import Packer, feed_source
 from headrace.streams.feed.options import FeedOptions
 from headrace.streams.spark import shuffle_partitions
 
-__all__ = ["ADAPTIVE", "QueryOutput", "StreamQuery", "start_stream"]
+__all__ = ["QueryOutput", "StreamQuery", "planned_once", "start_stream"]
 
-# Adaptive execution carries out all stages but the last before `foreachBatch` is called, and so
-# before the record of the batch is there.
-ADAPTIVE = "spark.sql.adaptive.streaming.stateless.enabled"
+_ADAPTIVE = "spark.sql.adaptive.streaming.stateless.enabled"
 
 QueryOutput = Callable[[Iterator[Outgoing], int], None]
 
@@ -77,7 +76,6 @@ def start_stream(
     location = checkpoint
     if records is not None:
         location = folder.absolute().as_uri()  # whatever Hadoop's default is
-        spark.conf.set(ADAPTIVE, "false")
     messages = _messages(spark, query, spill)
     states = StateInFolders(query_id, (folder / "buckets",)) if records is None else records.state
     tasks = min(query.plan.buckets, tasks or shuffle_partitions(spark))
@@ -94,9 +92,29 @@ def start_stream(
 
     writer = changes.writeStream.foreachBatch(take)
     writer = writer.option("checkpointLocation", location)
-    if until_caught_up:
-        return writer.trigger(availableNow=True).start()
-    return writer.trigger(processingTime=f"{trigger_ms} milliseconds").start()
+    with planned_once(spark) if records is not None else contextlib.nullcontext():
+        if until_caught_up:
+            return writer.trigger(availableNow=True).start()
+        return writer.trigger(processingTime=f"{trigger_ms} milliseconds").start()
+
+
+@contextlib.contextmanager
+def planned_once(spark: SparkSession) -> Iterator[None]:
+    """A query that is started here is planned as a whole before each batch, and not stage by stage.
+
+    Adaptive execution plans what is behind a shuffle when that is done, which takes a small batch a good
+    part of its time, and has nothing to decide here. It carries out all stages but the last before
+    `foreachBatch` is called, and so before the record of the batch is there.
+    """
+    before = spark.conf.get(_ADAPTIVE, None)
+    spark.conf.set(_ADAPTIVE, "false")
+    try:
+        yield
+    finally:
+        if before is None:
+            spark.conf.unset(_ADAPTIVE)
+        else:
+            spark.conf.set(_ADAPTIVE, before)
 
 
 def _on_one_machine(spark: SparkSession) -> bool:

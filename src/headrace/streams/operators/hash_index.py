@@ -48,8 +48,8 @@ class HashIndex:
         """The first place whose hash is not below each of the wanted."""
         held = self.hashes
         if len(held) < _LARGE:
-            return np.searchsorted(held, wanted, "left")
-        begins = self._starts[wanted >> self._shift]
+            return np.asarray(np.searchsorted(held, wanted, "left"))
+        begins: Ints = self._starts[wanted >> self._shift]
         below = np.arange(len(wanted))
         for _ in range(_FEW_STEPS):
             at = begins[below]
