@@ -1,11 +1,16 @@
 """Runs of rows by hash, and the index that finds them."""
 
+import random
+from collections import Counter
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from headrace.streams.operators import Upserts
 from headrace.streams.operators.hash_index import HashIndex
 from headrace.streams.operators.keys import HASH
+from headrace.streams.operators.operator import DELETED, stamp_fields
 from headrace.streams.operators.runs import Runs
 
 HASHES = 1 << 64
@@ -49,6 +54,13 @@ def summed(table):
     return pa.table({HASH: found, "weight": sums})
 
 
+@pytest.fixture(params=[1 << 15, 0], ids=["merged", "put together"])
+def few_rows(request, monkeypatch):
+    """How many rows are merged at once where others would only be put one behind the other."""
+    monkeypatch.setattr("headrace.streams.operators.runs._FEW_ROWS", request.param)
+
+
+@pytest.mark.usefixtures("few_rows")
 @pytest.mark.parametrize("one_each", [False, True])
 @pytest.mark.parametrize("keys", [3, 500, 100_000])
 def test_what_was_added_is_found_however_runs_were_merged(one_each, keys):
@@ -75,6 +87,32 @@ def test_what_was_added_is_found_however_runs_were_merged(one_each, keys):
     assert dict(zip(*(each.to_pylist() for each in merged), strict=True)) == {
         name: weight for name, weight in total.items() if weight
     }
+
+
+@pytest.mark.usefixtures("few_rows")
+@pytest.mark.parametrize("keys", [5, 60, 2_000])
+def test_a_table_of_upserts_is_what_came_last_however_its_runs_were_merged(keys):
+    chance, operator = random.Random(keys), Upserts(("key",), keep_us=10**9)
+    schema = pa.schema([("key", pa.int64()), ("value", pa.int64()), (DELETED, pa.bool_())])
+    state, shown, told, offset = operator.new_state([schema]), {}, Counter(), 0
+    for batch in range(200):
+        rows = []
+        for _ in range(10):
+            row = {"key": chance.randrange(keys), "value": offset, DELETED: chance.random() < 0.2}
+            stamps = {"_partition": 0, "_offset": offset, "_event_time": offset, "_weight": 1}
+            rows.append(row | stamps)
+            shown.pop(row["key"], None)
+            if not row[DELETED]:
+                shown[row["key"]] = offset
+            offset += 1
+        arrived = pa.Table.from_pylist(rows, pa.schema([*schema, *stamp_fields()]))
+        step = state.advance([arrived], [offset])
+        for row in [] if step.changes is None else step.changes.to_pylist():
+            told[row["key"], row["value"]] += row["_weight"]
+        assert {key: value for (key, value), there in told.items() if there} == shown, batch
+        if batch % 70 == 69:
+            stored, state = state.snapshot(), operator.new_state([schema])
+            state.replay(stored)
 
 
 def test_keys_that_come_all_the_time_do_not_pile_up():
