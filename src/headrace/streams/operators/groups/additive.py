@@ -19,10 +19,10 @@ from headrace.streams.operators.aggregates.layout import CORRECTED, ON_TIME, Lay
 from headrace.streams.operators.aggregates.limbs import normal
 from headrace.streams.operators.grouping import Groups, Ints, one_chunk
 from headrace.streams.operators.groups.results import GroupResults, group_results, result_changes
-from headrace.streams.operators.hashing import distinct
-from headrace.streams.operators.keys import HASH, grouped, hashes_of, key_columns, numbered, of_keys
-from headrace.streams.operators.operator import WEIGHT, OperatorStep, decode_state, encode_state, numbers
-from headrace.streams.operators.runs import Held, Runs
+from headrace.streams.operators.keys import HASH, grouped, key_columns, numbered, of_keys
+from headrace.streams.operators.operator import WEIGHT, OperatorStep, numbers
+from headrace.streams.operators.run_state import RunState
+from headrace.streams.operators.runs import Runs
 
 __all__ = ["AdditiveState"]
 
@@ -30,8 +30,10 @@ _NAN, _PLUS, _MINUS = 1, 2, 4
 _SPECIALS = (("nan", _NAN), ("plus", _PLUS), ("minus", _MINUS))
 
 
-class AdditiveState:
+class AdditiveState(RunState):
     """One bucket of groups."""
+
+    stored_as = "cells"
 
     def __init__(
         self, keys: tuple[str, ...], aggregates: tuple[tuple[str, Aggregate], ...], schema: pa.Schema
@@ -39,39 +41,17 @@ class AdditiveState:
         self._layout: Layout = layout_for(keys, (), aggregates, schema)
         read = dict.fromkeys(name for _, each in aggregates for name in each.columns())
         self._doubles = [name for name in read if pa.types.is_floating(schema.field(name).type)]
-        self._runs = Runs(self._merged)
+        super().__init__(Runs(self._merged))
 
-    @property
-    def row_count(self) -> int:
-        return self._runs.row_count
-
-    def held(self) -> tuple[Held, ...]:
-        return (self._runs.held(),)
-
-    def advance(self, arrived: Sequence[pa.Table | None], watermarks: Sequence[int]) -> OperatorStep:  # noqa: ARG002
-        rows = arrived[0]
-        if rows is None or not rows.num_rows:
-            return OperatorStep(changes=None, delta=encode_state({}, {}))
-        run = self._run(rows.combine_chunks())
-        before = self._runs.find(distinct(hashes_of(run)))
-        self._runs.add(run)
+    def _step(self, before: pa.Table | None, run: pa.Table) -> OperatorStep:
         old, new = self._before_and_after(before, run)
-        return OperatorStep(
-            changes=result_changes(self._layout.keys, old, new.rows),
-            delta=encode_state({"cells": run}, {}),
-            unfit=new.unfit,
-        )
+        changes = result_changes(self._layout.keys, old, new.rows)
+        return OperatorStep(changes=changes, delta=self._encoded(run), unfit=new.unfit)
 
-    def snapshot(self) -> bytes:
+    def _reduce(self) -> None:
         merged = self._runs.merged()
-        if merged is not None:  # of a group without rows nothing is left to be known
+        if merged is not None:
             self._runs.replace(merged.filter(pc.not_equal(merged[ON_TIME], 0)).combine_chunks())
-        return encode_state({"cells": self._runs.merged()}, {})
-
-    def replay(self, stored: bytes) -> None:
-        tables, _ = decode_state(stored)
-        if "cells" in tables:
-            self._runs.add(tables["cells"])
 
     def _run(self, rows: pa.Table) -> pa.Table:
         """What the rows add to each group, as cells."""

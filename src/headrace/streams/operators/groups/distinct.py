@@ -10,18 +10,17 @@ import pyarrow as pa
 from headrace.errors import RequestError
 from headrace.nearest import no_such
 from headrace.streams.operators.grouping import Groups, one_chunk
-from headrace.streams.operators.hashing import distinct, normal_type
-from headrace.streams.operators.keys import HASH, grouped, hashes_of, key_columns, numbered, of_keys
+from headrace.streams.operators.hashing import normal_type
+from headrace.streams.operators.keys import HASH, grouped, key_columns, numbered, of_keys
 from headrace.streams.operators.operator import (
     WEIGHT,
     OperatorDefaults,
     OperatorStep,
-    decode_state,
-    encode_state,
     numbers,
     stamp_fields,
 )
-from headrace.streams.operators.runs import Held, Runs, in_one_chunk
+from headrace.streams.operators.run_state import RunState
+from headrace.streams.operators.runs import Runs, in_one_chunk
 
 __all__ = ["Distinct"]
 
@@ -50,40 +49,13 @@ class Distinct(OperatorDefaults):
         return {"operator": "distinct", "version": 1, "columns": list(self.columns)}
 
 
-class DistinctState:
+class DistinctState(RunState):
     """How many rows there are of each that is there, in one bucket."""
 
     def __init__(self, columns: tuple[str, ...], schema: pa.Schema) -> None:
         self._columns = columns
         self._schema = schema
-        self._runs = Runs(self._merged)
-
-    @property
-    def row_count(self) -> int:
-        return self._runs.row_count
-
-    def held(self) -> tuple[Held, ...]:
-        return (self._runs.held(),)
-
-    def advance(self, arrived: Sequence[pa.Table | None], watermarks: Sequence[int]) -> OperatorStep:  # noqa: ARG002
-        rows = arrived[0]
-        if rows is None or not rows.num_rows:
-            return OperatorStep(changes=None, delta=encode_state({}, {}))
-        run = self._run(rows.combine_chunks())
-        before = self._runs.find(distinct(hashes_of(run)))
-        self._runs.add(run)
-        return OperatorStep(changes=self._changes(before, run), delta=encode_state({"rows": run}, {}))
-
-    def snapshot(self) -> bytes:
-        merged = self._runs.merged()
-        if merged is not None:
-            self._runs.replace(self._merged(merged))
-        return encode_state({"rows": self._runs.merged()}, {})
-
-    def replay(self, stored: bytes) -> None:
-        tables, _ = decode_state(stored)
-        if "rows" in tables:
-            self._runs.add(tables["rows"])
+        super().__init__(Runs(self._merged))
 
     def _run(self, rows: pa.Table) -> pa.Table:
         ids, keys, hashes = numbered(key_columns(rows, self._columns), rows.num_rows)
@@ -91,6 +63,14 @@ class DistinctState:
         columns = dict(zip(self._columns, keys, strict=True))
         run = pa.table({**columns, HASH: pa.array(hashes), WEIGHT: pa.array(counts)})
         return self._merged(run)  # keys of one hash side by side
+
+    def _step(self, before: pa.Table | None, run: pa.Table) -> OperatorStep:
+        return OperatorStep(changes=self._changes(before, run), delta=self._encoded(run))
+
+    def _reduce(self) -> None:
+        merged = self._runs.merged()
+        if merged is not None:
+            self._runs.replace(self._merged(merged))
 
     def _merged(self, table: pa.Table) -> pa.Table:
         order, groups = grouped(table, self._columns)

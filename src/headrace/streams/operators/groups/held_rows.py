@@ -14,25 +14,23 @@ from headrace.streams.operators.aggregates.aggregates import Aggregate
 from headrace.streams.operators.aggregates.layout import layout_for
 from headrace.streams.operators.grouping import Groups, one_chunk, runs_of
 from headrace.streams.operators.groups.results import GroupResults, group_results, result_changes
-from headrace.streams.operators.hashing import distinct
-from headrace.streams.operators.keys import HASH, grouped, hashes_of, key_columns, of_keys
+from headrace.streams.operators.keys import HASH, grouped, key_columns, of_keys
 from headrace.streams.operators.operator import (
     STAMPS,
     WEIGHT,
     OperatorStep,
-    decode_state,
-    encode_state,
     numbers,
 )
 from headrace.streams.operators.order import ranks
-from headrace.streams.operators.runs import Held, Runs
+from headrace.streams.operators.run_state import RunState
+from headrace.streams.operators.runs import Runs
 
 __all__ = ["HeldRowsState"]
 
 _ORDER = tuple(name for name in STAMPS if name not in (WEIGHT, "_watermark"))
 
 
-class HeldRowsState:
+class HeldRowsState(RunState):
     """One bucket of groups."""
 
     def __init__(
@@ -46,36 +44,15 @@ class HeldRowsState:
         read = dict.fromkeys(name for _, each in aggregates for name in each.columns())
         self._order = None if order is None else tuple(dict.fromkeys([*order, *read]))
         self._read = [name for name in dict.fromkeys([*read, *(order or ())]) if name not in keys]
-        self._runs = Runs(self._consolidated)
+        super().__init__(Runs(self._consolidated))
 
-    @property
-    def row_count(self) -> int:
-        return self._runs.row_count
+    def _run(self, rows: pa.Table) -> pa.Table:
+        return self._consolidated(self._held(rows))
 
-    def held(self) -> tuple[Held, ...]:
-        return (self._runs.held(),)
-
-    def advance(self, arrived: Sequence[pa.Table | None], watermarks: Sequence[int]) -> OperatorStep:  # noqa: ARG002
-        rows = arrived[0]
-        if rows is None or not rows.num_rows:
-            return OperatorStep(changes=None, delta=encode_state({}, {}))
-        run = self._consolidated(self._held(rows.combine_chunks()))
-        before = self._runs.find(distinct(hashes_of(run)))
-        self._runs.add(run)
+    def _step(self, before: pa.Table | None, run: pa.Table) -> OperatorStep:
         old, new = self._before_and_after(before, run)
-        return OperatorStep(
-            changes=result_changes(self._layout.keys, old, new.rows),
-            delta=encode_state({"rows": run}, {}),
-            unfit=new.unfit,
-        )
-
-    def snapshot(self) -> bytes:
-        return encode_state({"rows": self._runs.merged()}, {})
-
-    def replay(self, stored: bytes) -> None:
-        tables, _ = decode_state(stored)
-        if "rows" in tables:
-            self._runs.add(tables["rows"])
+        changes = result_changes(self._layout.keys, old, new.rows)
+        return OperatorStep(changes=changes, delta=self._encoded(run), unfit=new.unfit)
 
     def _held(self, rows: pa.Table) -> pa.Table:
         """Of rows what their groups need: keys, what aggregates read, their place in time, the weight."""

@@ -16,7 +16,7 @@ import pyarrow as pa
 from headrace.errors import RequestError
 from headrace.nearest import no_such
 from headrace.streams.operators.grouping import Groups, Ints, one_chunk
-from headrace.streams.operators.hashing import distinct, normal_type
+from headrace.streams.operators.hashing import normal_type
 from headrace.streams.operators.joins.columns import ROW, keyed
 from headrace.streams.operators.joins.values import columns_of, summed
 from headrace.streams.operators.keys import HASH, grouped, hashes_of, of_keys
@@ -24,14 +24,13 @@ from headrace.streams.operators.operator import (
     WEIGHT,
     OperatorDefaults,
     OperatorStep,
-    decode_state,
-    encode_state,
     numbers,
     own_fields,
     stamp_fields,
 )
 from headrace.streams.operators.order import ranks, sorted_by
-from headrace.streams.operators.runs import Held, Runs, in_one_chunk
+from headrace.streams.operators.run_state import RunState
+from headrace.streams.operators.runs import Runs, in_one_chunk
 
 __all__ = ["Top"]
 
@@ -91,7 +90,7 @@ class Top(OperatorDefaults):
         }
 
 
-class TopState:
+class TopState(RunState):
     """The rows of one bucket of groups, equal ones once with their number."""
 
     def __init__(self, operator: Top, schema: pa.Schema) -> None:
@@ -100,33 +99,19 @@ class TopState:
         self._beside = [name for name in schema.names if name not in operator.keys]
         plain = [each.name for each in schema if not pa.types.is_nested(each.type)]
         self._ties = tuple(dict.fromkeys([*operator.ties, *plain]))
-        self._runs = Runs(self._needed)
+        super().__init__(Runs(self._needed))
 
-    @property
-    def row_count(self) -> int:
-        return self._runs.row_count
+    def _run(self, rows: pa.Table) -> pa.Table:
+        return self._needed(self._keyed(rows))
 
-    def held(self) -> tuple[Held, ...]:
-        return (self._runs.held(),)
+    def _step(self, before: pa.Table | None, run: pa.Table) -> OperatorStep:
+        return OperatorStep(changes=self._changes(before, run), delta=self._encoded(run))
 
-    def advance(self, arrived: Sequence[pa.Table | None], watermarks: Sequence[int]) -> OperatorStep:  # noqa: ARG002
-        rows = arrived[0]
-        if rows is None or not rows.num_rows:
-            return OperatorStep(changes=None, delta=encode_state({}, {}))
-        run = self._needed(self._keyed(rows.combine_chunks()))
-        before = self._runs.find(distinct(hashes_of(run)))
-        self._runs.add(run)
-        stored = run.drop_columns([HASH, ROW])
-        return OperatorStep(changes=self._changes(before, run), delta=encode_state({"rows": stored}, {}))
+    def _encoded(self, run: pa.Table | None) -> bytes:
+        return super()._encoded(None if run is None else run.drop_columns([HASH, ROW]))
 
-    def snapshot(self) -> bytes:
-        merged = self._runs.merged()
-        return encode_state({"rows": None if merged is None else merged.drop_columns([HASH, ROW])}, {})
-
-    def replay(self, stored: bytes) -> None:
-        tables, _ = decode_state(stored)
-        if "rows" in tables:
-            self._runs.add(self._needed(self._keyed(tables["rows"])))
+    def _decoded(self, run: pa.Table) -> pa.Table:
+        return self._run(run)
 
     def _keyed(self, rows: pa.Table) -> pa.Table:
         return keyed(rows.select([*self._schema.names, WEIGHT]), self._operator.keys, self._beside)

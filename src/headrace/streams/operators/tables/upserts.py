@@ -19,20 +19,18 @@ from headrace.column_hash import hash_columns
 from headrace.errors import RequestError
 from headrace.streams.event_time import NO_WATERMARK
 from headrace.streams.operators.grouping import Ints, one_chunk
-from headrace.streams.operators.hashing import distinct
-from headrace.streams.operators.keys import HASH, grouped, hashes_of, key_columns, of_keys
+from headrace.streams.operators.keys import HASH, grouped, key_columns, of_keys
 from headrace.streams.operators.operator import (
     DELETED,
     WEIGHT,
     OperatorDefaults,
     OperatorStep,
-    decode_state,
-    encode_state,
     numbers,
     own_fields,
     stamp_fields,
 )
-from headrace.streams.operators.runs import Held, Runs
+from headrace.streams.operators.run_state import RunState
+from headrace.streams.operators.runs import Runs
 from headrace.streams.operators.tables.unchanged import UNCHANGED, filled
 
 __all__ = ["UpsertState", "Upserts", "stamped_changes", "without_pairs"]
@@ -68,41 +66,29 @@ class Upserts(OperatorDefaults):
         return {"operator": "table", "version": 1, "key": list(self.key), "keep_us": self.keep_us}
 
 
-class UpsertState:
+class UpsertState(RunState):
     """The rows of one bucket of keys, deleted ones included until the next snapshot."""
 
     def __init__(self, operator: Upserts, schema: pa.Schema) -> None:
         self._operator = operator
         self._schema = schema
-        self._runs = Runs(self._newest, one_each=True)
+        super().__init__(Runs(self._newest, one_each=True))
         self._watermark_us = NO_WATERMARK
 
-    @property
-    def row_count(self) -> int:
-        return self._runs.row_count
-
-    def held(self) -> tuple[Held, ...]:
-        return (self._runs.held(),)
-
     def advance(self, arrived: Sequence[pa.Table | None], watermarks: Sequence[int]) -> OperatorStep:
-        rows, self._watermark_us = arrived[0], max(self._watermark_us, watermarks[0])
-        if rows is None or not rows.num_rows:
-            return OperatorStep(changes=None, delta=encode_state({}, {}))
-        run = self._newest(self._hashed(rows))
-        before = self._runs.find(distinct(hashes_of(run)))
-        self._runs.add(run)
-        return OperatorStep(changes=self._changes(before, run), delta=encode_state({"rows": run}, {}))
+        self._watermark_us = max(self._watermark_us, watermarks[0])
+        return super().advance(arrived, watermarks)
 
-    def snapshot(self) -> bytes:
+    def _run(self, rows: pa.Table) -> pa.Table:
+        return self._newest(self._hashed(rows))
+
+    def _step(self, before: pa.Table | None, run: pa.Table) -> OperatorStep:
+        return OperatorStep(changes=self._changes(before, run), delta=self._encoded(run))
+
+    def _reduce(self) -> None:
         merged = self._runs.merged()
         if merged is not None:
             self._runs.replace(self._without_old_deletes(merged))
-        return encode_state({"rows": self._runs.merged()}, {})
-
-    def replay(self, stored: bytes) -> None:
-        tables, _ = decode_state(stored)
-        if "rows" in tables:
-            self._runs.add(tables["rows"])
 
     def _hashed(self, rows: pa.Table) -> pa.Table:
         keys = key_columns(rows, self._operator.key)
