@@ -361,14 +361,13 @@ class CaptureRun:
 
     def _loaded(self, batch: Batch, load: TableLoad) -> Iterator[OutputRecord | RecordBlock]:
         """Rows as they come, for a moment, or as long as they have to be written at once."""
-        envelope, source, began = self._envelope, self._source, time.monotonic()
-        assert envelope is not None and source is not None
+        envelope, began = self._envelope, time.monotonic()
+        assert envelope is not None
         now_ms = self._clock.now_ms()
         while True:
             if load.is_held and (self._stopping.is_set() or self._paused):
                 raise _Interrupted
             read = load.next(_WAIT_S)
-            source.keep_alive()
             if read is not None:
                 counted = _Counted()
                 yield from self._snapshot_rows(read.table, read.rows, envelope, load.read_us, now_ms, counted)
@@ -461,7 +460,6 @@ class CaptureRun:
             for page in live.pages():
                 for key in page:
                     yield Change(truncated.table, "d", key, key, None, truncated.source)
-                self._source.keep_alive()
                 self._say_alive()
 
     def _without_blocks(

@@ -220,9 +220,6 @@ class Source(Protocol):
     def acknowledge(self, position: Position) -> None:
         """The log has everything up to there: what was kept for this reader may go."""
 
-    def keep_alive(self) -> None:
-        """Tells the database, from time to time, that its reader is there and busy; may be called often."""
-
     def remove(self) -> None:
         """Removes from the database what `connect` has set up."""
 

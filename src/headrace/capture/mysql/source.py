@@ -266,9 +266,6 @@ class MysqlSource:
         """The server keeps its log for as long as it is told to, whoever has read it."""
         self._open().acknowledged = place_of(position["file"], position["pos"])
 
-    def keep_alive(self) -> None:
-        """It asks for nothing, and waits for as long as the stream has told it to."""
-
 
 class _Session:
     """Both connections from `connect` to `close`, and what is known only in between."""

@@ -234,7 +234,9 @@ class PostgresSource:
 
     def _streaming(self, replication: Connection, lsn: int) -> ReplicationStream:
         try:
-            return ReplicationStream(replication, self._slot, self._publication, lsn)
+            return ReplicationStream(
+                replication, self._slot, self._publication, lsn, timeout_s=_sender_timeout_s(replication)
+            )
         except ServerError as error:
             if error.sqlstate in _GONE_STATES:
                 raise self._changed(str(error)) from error
@@ -287,9 +289,6 @@ class PostgresSource:
 
     def acknowledge(self, position: Position) -> None:
         self._open().stream.acknowledge(int(position["lsn"]))
-
-    def keep_alive(self) -> None:
-        self._open().stream.keep_alive()
 
 
 class _Session:
@@ -623,6 +622,12 @@ def _server(queries: Connection, replication: Connection) -> Server:
     history = replication.query(f"TIMELINE_HISTORY {number}")[0][1] if number > 1 else ""
     end = parse_lsn(queries.value("SELECT pg_current_wal_insert_lsn()"))
     return Server(system=system or "", timeline=number, end_lsn=end, history=history or "")
+
+
+def _sender_timeout_s(replication: Connection) -> float:
+    """How long the server waits to hear from a reader; 0: for ever."""
+    said = replication.value("SELECT setting FROM pg_settings WHERE name = 'wal_sender_timeout'")
+    return int(said) / 1000
 
 
 def own_name(name: str) -> str:

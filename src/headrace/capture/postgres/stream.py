@@ -1,9 +1,12 @@
 """The replication stream: messages in their order, keepalives answered, positions acknowledged.
 
+It is read ahead, and the server hears from us, also while nobody asks for messages (`ReadAhead`).
+
 Positions (LSN) are 64-bit numbers of bytes in the write-ahead log. Every transaction that ends
 before `sent_lsn` was handed over; the server may forget what lies before `acknowledged_lsn`.
 """
 
+import threading
 import time
 
 from headrace.capture.postgres.decode import Keepalive, WalData, read_copy_data
@@ -12,19 +15,25 @@ from headrace.kernels import FoundMessages, RowTables
 
 __all__ = ["ReplicationStream"]
 
-_STATUS_S = 5.0  # well below any sensible wal_sender_timeout, whose default is a minute
+_STATUS_S = 5.0
+_STATUSES = 4  # within wal_sender_timeout, after which the server gives up
 
 
 class ReplicationStream:
     """One running START_REPLICATION."""
 
-    def __init__(self, connection: Connection, slot: str, publication: str, start_lsn: int) -> None:
+    def __init__(
+        self, connection: Connection, slot: str, publication: str, start_lsn: int, *, timeout_s: float = 0.0
+    ) -> None:
+        """`timeout_s` is the server's wal_sender_timeout; 0: it has none."""
         self.slot = slot
+        self._status_s = min(_STATUS_S, timeout_s / _STATUSES) if timeout_s else _STATUS_S
         self._connection = connection
         self._received_lsn = start_lsn
         self.acknowledged_lsn = start_lsn
         self.sent_lsn = start_lsn
         self._told_at = time.monotonic()
+        self._telling = threading.Lock()
         self._asked_at = 0.0
         self.is_drained = True
         names = literal(identifier(publication)).lstrip()
@@ -32,6 +41,7 @@ class ReplicationStream:
             f"START_REPLICATION SLOT {identifier(slot)} LOGICAL {format_lsn(start_lsn)} "
             f"(proto_version '1', publication_names {names})"
         )
+        connection.read_ahead(self._keep_alive, self._status_s)
 
     def next(self, wait_s: float) -> WalData | None:
         """The next message of the plugin; None if none comes within `wait_s`, or a keepalive says so.
@@ -46,7 +56,7 @@ class ReplicationStream:
             body = self._connection.stream(None)
             if body is None:
                 until = time.monotonic() + wait_s if until is None else until
-                body = self._awaited(until)
+                body = self._connection.stream(max(until - time.monotonic(), 0.0))
                 if body is None:
                     return None
             if not body:
@@ -65,15 +75,6 @@ class ReplicationStream:
         self._received_lsn = max(self._received_lsn, found.last_place)
         return data, found
 
-    def _awaited(self, until: float) -> bytes | None:
-        """What arrives until then; the server hears from us in the meantime, or it would give up."""
-        while True:
-            self.keep_alive()
-            left = max(until - time.monotonic(), 0.0)
-            body = self._connection.stream(min(left, _STATUS_S))
-            if body is not None or time.monotonic() >= until:
-                return body
-
     def _keepalive(self, message: Keepalive) -> bool:
         """Whether it says that there is nothing to come before a position that is news."""
         if message.wants_reply:
@@ -82,9 +83,9 @@ class ReplicationStream:
         self.sent_lsn = max(self.sent_lsn, message.end_lsn)
         return is_news
 
-    def keep_alive(self) -> None:
-        """Lets the server hear from us, if it has not of late."""
-        if time.monotonic() - self._told_at > _STATUS_S:
+    def _keep_alive(self) -> None:
+        """Lets the server hear from us, if it has not of late; in the thread that reads ahead."""
+        if time.monotonic() - self._told_at > self._status_s:
             self._tell()
 
     def passed(self, lsn: int) -> None:
@@ -104,9 +105,10 @@ class ReplicationStream:
             self._tell()
 
     def _tell(self, *, ask: bool = False) -> None:
-        received = max(self._received_lsn, self.acknowledged_lsn)
-        self._connection.confirm(received, self.acknowledged_lsn, ask=ask)
-        self._told_at = time.monotonic()
+        with self._telling:  # or an older position could be told after a newer one
+            received = max(self._received_lsn, self.acknowledged_lsn)
+            self._connection.confirm(received, self.acknowledged_lsn, ask=ask)
+            self._told_at = time.monotonic()
 
     def close(self) -> None:
         self._connection.close()

@@ -8,26 +8,32 @@ import contextlib
 import select
 import socket
 import ssl
+import threading
+from collections.abc import Callable
 
 from headrace.capture.server.address import ServerAddress, SslMode
+from headrace.capture.server.read_ahead import ReadAhead
 from headrace.errors import ConfigError, RetriableError
 
 __all__ = ["ServerSocket"]
 
 _RECEIVE_BYTES = 1 << 20
+_AHEAD_BYTES = 8 << 20
 _GOOD_BYE_S = 0.2
 
 
 class ServerSocket:
     """Connected from the start, within the address's time-out, which `never_time_out` takes away.
 
-    One thread at a time.
+    One thread at a time; after `read_ahead` another one receives, and never while this one sends.
     """
 
     def __init__(self, address: ServerAddress) -> None:
         self.address = address
         self._buffer = bytearray(_RECEIVE_BYTES)
         self._socket: socket.socket = _connected(address)
+        self._using = threading.Lock()  # TLS does not take two threads
+        self._ahead: ReadAhead | None = None
 
     @property
     def is_encrypted(self) -> bool:
@@ -57,14 +63,23 @@ class ServerSocket:
                 f"{self.address} does not offer TLS, which sslmode={self.address.sslmode} asks for"
             )
 
+    def read_ahead(self, tick: Callable[[], None] = lambda: None, tick_s: float = 1.0) -> None:
+        """From now on a thread receives, while the caller does other work, and calls `tick` now and then."""
+        self._ahead = ReadAhead(
+            self._received, self._is_ready, most_bytes=_AHEAD_BYTES, tick=tick, tick_s=tick_s
+        )
+
     def send(self, data: bytes) -> None:
         try:
-            self._socket.sendall(data)
+            with self._using:
+                self._socket.sendall(data)
         except OSError as error:
             raise self._lost(error) from error
 
     def receive(self, most: int = _RECEIVE_BYTES) -> memoryview:
         """What has arrived, at least a byte; valid until the next call."""
+        if self._ahead is not None:
+            return memoryview(self._ahead.take())
         try:
             count = self._socket.recv_into(self._buffer, most)
         except OSError as error:
@@ -75,6 +90,20 @@ class ServerSocket:
 
     def wait(self, wait_s: float) -> bool:
         """Whether bytes arrive within `wait_s`."""
+        return self._ahead.wait(wait_s) if self._ahead is not None else self._is_ready(wait_s)
+
+    def _received(self) -> bytes:
+        """What has arrived, for the thread that reads ahead."""
+        try:
+            with self._using:
+                data = self._socket.recv(_RECEIVE_BYTES)
+        except OSError as error:
+            raise self._lost(error) from error
+        if not data:
+            raise RetriableError(f"{self.address} has closed the connection")
+        return data
+
+    def _is_ready(self, wait_s: float) -> bool:
         if isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
             return True
         return bool(select.select([self._socket], [], [], max(0.0, wait_s))[0])
@@ -96,6 +125,9 @@ class ServerSocket:
         except OSError:
             pass
         finally:
+            if self._ahead is not None:
+                self.interrupt()
+                self._ahead.close()
             self._socket.close()
 
     def _lost(self, error: OSError) -> RetriableError:

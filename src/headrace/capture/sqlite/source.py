@@ -425,9 +425,6 @@ class SqliteSource:
     def acknowledge(self, position: Position) -> None:
         self._acknowledged, self._token_there = position["seq"], position["token"]
 
-    def keep_alive(self) -> None:
-        """A file waits for nobody."""
-
     def _trim(self) -> None:
         """Deletes what the log has, but for the last change: its number must not be given out again."""
         waiting = self._acknowledged - self._trimmed

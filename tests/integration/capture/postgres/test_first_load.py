@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 from tests.integration.capture.conftest import running, wait_until
+from tests.integration.capture.postgres.conftest import started
 from tests.integration.capture.postgres.databases import Database
 from tests.integration.capture.reading import folded, read_topic
 
@@ -128,3 +129,21 @@ def test_a_load_that_ends_early_begins_again_and_reads_its_other_tables_in_chunk
         wait_until(lambda: has_all(bootstrap, name, database))
     assert "read again from its beginning, in chunks" in caplog.text
     assert "public.bare" not in caplog.text
+
+
+def test_a_load_that_takes_longer_than_the_server_waits_for_its_reader_is_not_ended(bootstrap):
+    """The server gives up on a reader that is silent for two seconds; the first block takes five."""
+    long_ago = "SELECT 1 FROM pg_stat_replication WHERE backend_start < clock_timestamp() - interval '5 s'"
+    with started(wal_sender_timeout="2s") as server, Database(server, "slow") as database:
+        database.run(*TABLES[:2])
+
+        def be_slow(_read, number):
+            if number == 0:
+                wait_until(lambda: database.run(long_ago), 20)
+
+        with running(bootstrap, "slow", watched(database, be_slow)) as run:
+            wait_until(lambda: run.status.state == "streaming")
+            database.run("INSERT INTO t VALUES (0, 'later')")
+            wait_until(lambda: run.status.changes == 1)
+            assert (run.status.reconnects, run.status.error) == (0, None)
+        assert len(folded(read_topic(bootstrap, "slow.public.t"))) == 60_001

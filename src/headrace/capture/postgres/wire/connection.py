@@ -5,7 +5,7 @@ RetriableError; what somebody has to see to is a ConfigError or a `ServerError`.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from headrace.capture.postgres.wire.address import PostgresAddress
 from headrace.capture.postgres.wire.login import Login
@@ -213,6 +213,10 @@ class Connection:
                 refused = read_fields(body)
             if letter == b"Z" and refused:
                 raise _error(refused)
+
+    def read_ahead(self, tick: Callable[[], None], tick_s: float) -> None:
+        """Has a thread receive the stream, and call `tick`, while the caller does other work."""
+        self._socket.read_ahead(tick, tick_s)
 
     def stream(self, wait_s: float | None) -> bytes | None:
         """The next CopyData of the stream; None if none came within `wait_s`; with None, if none is here.
