@@ -103,7 +103,7 @@ class EncodedChanges:
     soon as the next changes are asked for.
     """
 
-    octets: bytearray
+    octets: bytearray | memoryview
     numbers: "array[int]"
     count: int
     tables: Mapping[int, str]

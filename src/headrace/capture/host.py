@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headrace.capture.catalog import Catalog, Entry
+from headrace.capture.large_values import return_large_memory
 from headrace.capture.open import open_source
 from headrace.capture.run import CaptureRun
 from headrace.capture.spec import CaptureSpec
@@ -74,6 +75,7 @@ class CaptureHost:
 
     def run(self, on_ready: Callable[[], None] = lambda: None) -> None:
         """Runs captures until `stop`."""
+        return_large_memory()
         catalog = self._found_catalog()
         if catalog is None:
             return

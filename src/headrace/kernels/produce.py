@@ -107,7 +107,7 @@ class TopicBatches:
 
 
 def append_records(
-    octets: bytearray,
+    octets: bytearray | memoryview,
     numbers: "array[int]",
     begin: int,
     end: int,

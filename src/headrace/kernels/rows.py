@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
+from mmap import mmap
 from typing import NamedTuple
 
 from headrace.kernels.shared_library import INT, POINTER, declared
@@ -30,6 +31,8 @@ __all__ = [
 # Of each record: table, letter, start and length of key (-1: none) and value, and how much later it is.
 RECORD_NUMBERS = 7
 MOST_COLUMNS = 1600
+
+_LARGEST_ARRAY = 16 << 20
 
 _from_buffer = ctypes.c_char.from_buffer
 
@@ -197,7 +200,10 @@ class RowEncoder:
     """Memory for records, written over by every call: `octets` and, RECORD_NUMBERS for each, `numbers`."""
 
     def __init__(self, *, octets: int = 4 << 20, records: int = 16_384) -> None:
-        self.octets = bytearray(octets)
+        # Memory that is never written to is only an address: a large row is given room for the worst case.
+        self.octets: bytearray | memoryview = (
+            bytearray(octets) if octets <= _LARGEST_ARRAY else memoryview(mmap(-1, octets))
+        )
         self.numbers = array("q", bytes(8 * RECORD_NUMBERS * records))
         self._outcome = _Outcome()
         self._room = (

@@ -160,12 +160,13 @@ def _assemble(header: BatchHeader, records: Sequence[Record]) -> bytearray:
 def assemble(header: BatchHeader, payload: bytes | bytearray) -> bytearray:
     """A batch of records that are encoded already: compressed as the header says, with length and CRC."""
     packed = _compress(header.codec, payload)
-    batch = bytearray(HEADER.pack(*header._replace(batch_length=HEADER_BYTES - 12 + len(packed)))) + packed
+    batch = bytearray(HEADER.pack(*header._replace(batch_length=HEADER_BYTES - 12 + len(packed))))
+    batch += packed
     seal(batch, 0)
     return batch
 
 
-def _compress(codec: int, plain: bytes | bytearray) -> bytes | bytearray:
+def _compress(codec: int, plain: bytes | bytearray) -> bytes | bytearray | memoryview:
     if codec == Codec.NONE:
         return plain
     native = codecs()
@@ -173,24 +174,27 @@ def _compress(codec: int, plain: bytes | bytearray) -> bytes | bytearray:
         Codec.GZIP: native.gzip_encode,
         Codec.SNAPPY: native.snappy_encode,
         Codec.LZ4: native.lz4_encode,
-        Codec.ZSTD: native.zstd_encode,
+        Codec.ZSTD: native.cramjam.zstd.compress,  # without a copy
     }[Codec(codec)]
-    return bytes(encode(plain))
+    return memoryview(encode(plain))
 
 
 def write_record(out: bytearray, record: Record, header: BatchHeader) -> None:
     """Encodes one record, its offset and time relative to those of the header."""
-    body = bytearray(1)  # attributes: none are defined
-    _write_varint(body, record.timestamp_ms - header.base_timestamp)
-    _write_varint(body, record.offset - header.base_offset)
-    _write_bytes(body, record.key)
-    _write_bytes(body, record.value)
-    _write_varint(body, len(record.headers))
-    for name, value in record.headers:
-        _write_bytes(body, name.encode())
-        _write_bytes(body, value)
-    _write_varint(out, len(body))
-    out += body
+    head, tail = bytearray(1), bytearray()  # attributes: none are defined
+    _write_varint(head, record.timestamp_ms - header.base_timestamp)
+    _write_varint(head, record.offset - header.base_offset)
+    _write_bytes(head, record.key)
+    value = b"" if record.value is None else record.value
+    _write_varint(head, -1 if record.value is None else len(value))
+    _write_varint(tail, len(record.headers))
+    for name, each in record.headers:
+        _write_bytes(tail, name.encode())
+        _write_bytes(tail, each)
+    _write_varint(out, len(head) + len(value) + len(tail))
+    out += head
+    out += value  # which may be large: it is copied once
+    out += tail
 
 
 def _write_bytes(out: bytearray, value: bytes | None) -> None:

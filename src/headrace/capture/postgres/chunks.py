@@ -9,7 +9,7 @@ import orjson
 
 from headrace.capture.change import Change, Position, RowBlock, Transaction
 from headrace.capture.postgres.catalog import Table
-from headrace.capture.postgres.decode import AnsweredRows, RowWriter, answered_row
+from headrace.capture.postgres.decode import AnsweredRows, RowWriter, answered_values
 from headrace.capture.postgres.visibility import Visibility
 from headrace.capture.postgres.wire import Connection, identifier, literal, parse_lsn
 from headrace.capture.source import Chunk
@@ -64,9 +64,8 @@ def read_rows(
     (data, last), is_last = _rows(queries, table, cursor, most_rows)
     if is_last or not data:
         return data, None
-    row, _ = answered_row(data, last)
     places = [next(n for n, each in enumerate(table.columns) if each.name == name) for name in table.key]
-    return data, [_cursor_text(row[place]) for place in places]
+    return data, [_cursor_text(each) for each in answered_values(data, last, places)]
 
 
 def read_gone(

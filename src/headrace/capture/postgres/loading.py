@@ -3,8 +3,9 @@
 Creating a slot exports a snapshot: it contains exactly the transactions that do not come out of the stream.
 A *holder* takes it over and hands it on, for as long as its transaction is open, and the tables' locks keep
 them from being rewritten, which old snapshots do not survive. Each reader takes pieces, ranges of pages, and
-what it reads goes through one short queue, so that memory stays flat whatever a piece has in it. The
-snapshot ends with its connection: what was not read whole by then has to be read in another way.
+what it reads goes through one short queue, so that memory stays flat whatever a piece has in it: a large row
+is received once the one before it was written. The snapshot ends with its connection: what was not read whole
+by then has to be read in another way.
 
 Rows are asked for with SELECT: COPY takes the server a fifth more processor time for the same rows.
 """
@@ -114,6 +115,15 @@ class _Piece:
     sql: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """Rows of the table with this number; none at the end of a piece."""
+
+    table: int
+    data: bytes
+    is_large: bool
+
+
 class ParallelLoad:
     """The rows of these tables, piece by piece, in the holder's snapshot; one thread asks for them."""
 
@@ -131,7 +141,9 @@ class ParallelLoad:
         self._left = [len(each) for each in statements]
         self._pieces = iter([_Piece(number, sql) for number, each in enumerate(statements) for sql in each])
         self._taking = threading.Lock()
-        self._read: queue.Queue[tuple[int, bytes] | Exception] = queue.Queue(_QUEUED_BLOCKS)
+        self._read: queue.Queue[_Block | Exception] = queue.Queue(_QUEUED_BLOCKS)
+        self._large = threading.Semaphore()  # who has it may have a row in memory that is larger than a block
+        self._has_large = False  # what was handed over last
         self._closing = threading.Event()
         self._opened: list[Connection] = []
         self._threads = [threading.Thread(target=self._work, daemon=True) for _ in range(workers)]
@@ -145,16 +157,19 @@ class ParallelLoad:
 
     def next(self, wait_s: float) -> LoadedRows | None:
         """What was read next; None if nothing was within `wait_s`."""
+        if self._has_large:
+            self._has_large = False
+            self._large.release()
         try:
             read = self._read.get(timeout=wait_s)
         except queue.Empty:
             return None
         if isinstance(read, Exception):
             raise read
-        number, data = read
-        if not data:
+        number, self._has_large = read.table, read.is_large
+        if not read.data:
             self._left[number] -= 1
-        rows = AnsweredRows(data, self._writers[number], self._encoder)
+        rows = AnsweredRows(read.data, self._writers[number], self._encoder)
         return LoadedRows(table=self._names[number], rows=rows, is_whole=not self._left[number])
 
     def close(self) -> None:
@@ -175,20 +190,36 @@ class ParallelLoad:
                 _begin_in(connection, self._holder.snapshot)
                 while (piece := self._take()) is not None:
                     with _changed_is_temporary():
-                        for block in connection.answer_blocks(piece.sql, _BLOCK_BYTES):
-                            self._put((piece.table, block))
-                    self._put((piece.table, b""))
+                        self._read_piece(connection, piece)
+                    self._put(_Block(piece.table, b"", is_large=False))
         except _Closed:
             pass
         except Exception as error:
             with contextlib.suppress(_Closed):
                 self._put(error)
 
+    def _read_piece(self, connection: Connection, piece: _Piece) -> None:
+        is_large = False
+
+        def before_more(row_bytes: int) -> None:
+            nonlocal is_large
+            while row_bytes > _BLOCK_BYTES and not is_large:
+                is_large = self._large.acquire(timeout=_LOOK_S)
+                if self._closing.is_set():
+                    raise _Closed
+
+        blocks = connection.answer_blocks(piece.sql, _BLOCK_BYTES, before_more)
+        while (data := next(blocks, None)) is not None:
+            made = [_Block(piece.table, data, is_large=is_large)]
+            del data
+            is_large = False  # it goes on with the block
+            self._put(made.pop())
+
     def _take(self) -> _Piece | None:
         with self._taking:
             return None if self._closing.is_set() else next(self._pieces, None)
 
-    def _put(self, read: tuple[int, bytes] | Exception) -> None:
+    def _put(self, read: _Block | Exception) -> None:
         while not self._closing.is_set():
             with contextlib.suppress(queue.Full):
                 self._read.put(read, timeout=_LOOK_S)

@@ -473,13 +473,14 @@ class _Session:
         begin = self._messages.read(message.payload)
         if not isinstance(begin, Begin):
             return None
-        first = self._next()
-        if isinstance(read_message(first.payload), Commit):
+        block = self._block(begin) if self._overlap is None else None
+        first = self._next() if block is None else None
+        if first is not None and isinstance(read_message(first.payload), Commit):
             self._messages.read(first.payload)
             self._ended(begin)
             self.stream.passed(begin.final_lsn + 1)
             return None
-        if self._overlap is not None and self._overlap.is_repeated(begin):
+        if first is not None and self._overlap is not None and self._overlap.is_repeated(begin):
             self._skip_repeated(begin, first)
             return None
         if self._overlap is not None:
@@ -492,7 +493,7 @@ class _Session:
             id=f"{begin.xid}:{begin.final_lsn}",
             position=position,
             committed_us=begin.commit_time_us,
-            changes=self._changes(begin, first, position),
+            changes=self._changes(begin, [block or first], position),
         )
 
     def _next(self) -> WalData:
@@ -501,37 +502,43 @@ class _Session:
         return message
 
     def _changes(
-        self, begin: Begin, first: WalData, position: dict[str, Any]
+        self, begin: Begin, first: "list[MessageBlock | WalData | None]", position: dict[str, Any]
     ) -> Iterator[Item | ChangeBlock]:
-        """The items of a transaction; `position` is complete once they have ended."""
+        """The items of a transaction; `position` is complete once they have ended.
+
+        A row may be large: nothing holds its bytes while what became of it is written.
+        """
         items, self._items = self._items, []
         yield from items
-        data = first
-        del first  # a row may be large: nothing holds its bytes while what became of it is written
         while True:
-            lsn, message = data.lsn, self._messages.read(data.payload)
-            del data
+            read = first.pop() if first else self._block(begin) or self._next()
+            if isinstance(read, MessageBlock):
+                made = [read]
+                del read
+                yield made.pop()
+                continue
+            assert read is not None
+            lsn, message = read.lsn, self._messages.read(read.payload)
+            del read
             if isinstance(message, Commit):
                 break
             told = self._of_message(begin, lsn, message)
             del message
             yield from told
-            yield from self._block(begin)
-            data = self._next()
         position["shapes"] = self.tables.shapes
         self._ended(begin)
 
-    def _block(self, begin: Begin) -> Iterator[ChangeBlock]:
+    def _block(self, begin: Begin) -> MessageBlock | None:
         """The rows that have arrived next, if they are of tables that can be encoded at once."""
         data, found = self.stream.rows_of(self.tables.plain())
         if not found.count:
-            return
+            return None
         self._encoder = self._encoder or RowEncoder()
 
         def read(data: WalData) -> Iterator[Item]:
             return self._of_message(begin, data.lsn, self._messages.read(data.payload))
 
-        yield MessageBlock(
+        return MessageBlock(
             data,
             found,
             self.tables.plain(),

@@ -70,7 +70,11 @@ class ReplicationStream:
                 return None
 
     def rows_of(self, tables: RowTables) -> tuple[bytes, FoundMessages]:
-        """The messages that have arrived next, as long as they are rows of these tables; it may be none."""
+        """The messages that have arrived next, as long as they are rows of these tables; it may be none.
+
+        Waits for the next one, so there has to be one: within a transaction.
+        """
+        self._connection.await_message()
         data, found = self._connection.stream_rows_of(tables)
         self._received_lsn = max(self._received_lsn, found.last_place)
         return data, found

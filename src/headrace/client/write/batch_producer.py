@@ -257,6 +257,7 @@ class BatchProducer:
             self._send(leader)
         queue = self._queue.setdefault(leader, {})
         queue[place] = batch
+        del batch  # which may be large: once it is compressed, nobody needs it
         if sum(len(each.records) for each in queue.values()) >= _REQUEST_BYTES:
             self._send(leader)
 
@@ -267,7 +268,7 @@ class BatchProducer:
             return
         self._collect(leader)
         self._add_partitions([each for each in queued if each not in self._added])
-        sealed = [self._sealed(each) for each in queued.values()]
+        sealed = [self._sealed(queued.pop(place)) for place in list(queued)]
         try:
             channel = self._opened().node(leader)
             channel.ask(Api.PRODUCE, _VERSIONS[Api.PRODUCE], self._produce(sealed))

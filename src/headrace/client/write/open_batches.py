@@ -5,6 +5,7 @@ import time
 from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 from headrace.client.record_sizes import wire_bytes
 from headrace.client.write.record_block import RecordBlock
@@ -18,7 +19,7 @@ BATCH_BYTES = 512 << 10
 _FIRST_BYTES, _GROWTH = 4 << 10, 4
 _MOST_BYTES = 16 << 20  # of memory for open batches
 _MOST_SINGLES = 500
-_PLAIN = ord("-")
+_PLAIN, _DELETE = ord("-"), ord("d")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,17 +88,36 @@ class OpenBatches:
             done, lack = append_records(
                 block.octets, block.numbers, done, block.count, topics, block.timestamp_ms
             )
-            if lack is not None:
+            if lack is not None and lack.needed >= BATCH_BYTES:
+                self._add_large_of(block, done)
+                done += 1
+            elif lack is not None:
                 self._make_room(block.topics[lack.topic], lack.partition, lack.needed)
+
+    def _add_large_of(self, block: RecordBlock, number: int) -> None:
+        """A large record of a block, whose value is not copied before it is encoded."""
+        octets, first = memoryview(block.octets), RECORD_NUMBERS * number
+        topic, letter, key_start, key_length, start, length, later = block.numbers[
+            first : first + RECORD_NUMBERS
+        ]
+        key = bytes(octets[key_start : key_start + key_length]) if key_length >= 0 else None
+        value = cast("bytes", octets[start : start + length])
+        record = OutputRecord(block.topics[topic], key, value, timestamp_ms=block.timestamp_ms + later)
+        self._add_large(record)
+        if letter == _DELETE and key is not None:
+            self._add_large(record._replace(value=None))
 
     def _add_large(self, record: OutputRecord) -> None:
         """A record that is a batch by itself: copied once, for there may be little room for it."""
         batches = self._of(record.topic)
-        partition, at_ms, out = self._partition(record, batches), _timestamp(record), bytearray()
+        partition, at_ms = self._partition(record, batches), _timestamp(record)
         self._hand_over(record.topic, batches, partition)
         plain = Record(0, at_ms, record.key, record.value, record.headers)
+        out = bytearray()
         write_record(out, plain, _AT_ZERO._replace(base_timestamp=at_ms))
-        self._full(PlainBatch(record.topic, partition, out, 1, at_ms, at_ms))
+        made = [PlainBatch(record.topic, partition, out, 1, at_ms, at_ms)]
+        del out
+        self._full(made.pop())  # which nobody else holds while it is compressed and sent
 
     def _partition(self, record: OutputRecord, batches: TopicBatches) -> int:
         if record.partition is not None:

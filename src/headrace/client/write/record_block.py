@@ -21,7 +21,7 @@ class RecordBlock:
     milliseconds its timestamp is later than `timestamp_ms`.
     """
 
-    octets: bytearray
+    octets: bytearray | memoryview
     numbers: "array[int]"
     count: int
     topics: Mapping[int, str]

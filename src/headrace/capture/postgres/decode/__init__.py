@@ -4,7 +4,7 @@
 call of a kernel.
 """
 
-from headrace.capture.postgres.decode.blocks import AnsweredRows, MessageBlock, answered_row, row_table
+from headrace.capture.postgres.decode.blocks import AnsweredRows, MessageBlock, answered_values, row_table
 from headrace.capture.postgres.decode.pgoutput import (
     Begin,
     Commit,
@@ -44,7 +44,7 @@ __all__ = [
     "TypeFacts",
     "Update",
     "WalData",
-    "answered_row",
+    "answered_values",
     "encoding_of",
     "read_copy_data",
     "read_message",

@@ -5,7 +5,7 @@ plain, and stops before anything else: values of types that it does not know, ke
 values that were not sent again, whatever is malformed. Such a message is read as ever.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import orjson
 
@@ -27,8 +27,12 @@ from headrace.kernels import (
     UsedTable,
 )
 
-__all__ = ["AnsweredRows", "MessageBlock", "answered_row", "row_table"]
+__all__ = ["AnsweredRows", "MessageBlock", "answered_values", "row_table"]
 
+_ANSWER_HEAD = 7  # a letter, the length, and how many columns there are
+_LARGE_BYTES = 200_000  # more than that may not fit into what is there for many
+_WORST_CASE = 18  # times its size is what a kernel wants for a row
+_ROOM_BYTES = 1 << 20  # and for its envelope
 _ENCODED = frozenset(Kind) - {Kind.TIMETZ, Kind.INTERVAL, Kind.BITS}
 _MOST_COLUMNS = 1600
 
@@ -78,23 +82,31 @@ class MessageBlock(ChangeBlock):
     def encoded(self, envelope: Envelope, now_ms: int) -> Iterator[EncodedChanges | Item]:
         texts = self._texts(envelope, now_ms)
         sources = {each: self._source(envelope, name) for each, name in self._names.items()}
-        at = 0
+        at, encoder = 0, self._encoder
         while at < len(self._data):
             used = [
                 UsedTable(each, source, envelope.counts.get(self._names[each], 0))
                 for each, source in sources.items()
             ]
-            done, orders = self._encoder.encode_changes(
-                self._data, at, self._tables, used, texts, envelope.total
-            )
+            done, orders = encoder.encode_changes(self._data, at, self._tables, used, texts, envelope.total)
             at = done.end
             for before, order in zip(used, orders, strict=True):
                 envelope.count(self._names[before.number], order - before.order)
             if done.count:
-                yield EncodedChanges(self._encoder.octets, self._encoder.numbers, done.count, self._names)
-            if done.stop is Stop.NOT_PLAIN:
-                message, at = self._message(at)
-                yield from self._read(message)
+                self._let_go(at)
+                yield EncodedChanges(encoder.octets, encoder.numbers, done.count, self._names)
+            if done.stop is Stop.NOT_PLAIN and (roomy := _roomier(encoder, self._data, at)):
+                encoder = roomy
+            else:
+                encoder = self._encoder
+                if done.stop is Stop.NOT_PLAIN:
+                    message, at = self._message(at)
+                    yield from self._read(message)
+
+    def _let_go(self, at: int) -> None:
+        """Frees the messages once all are encoded: a row may be large."""
+        if at == len(self._data):
+            self._data = b""
 
     def _source(self, envelope: Envelope, table: str) -> bytes:
         return envelope.source_text(table) + b',"sequence":"[%b,\\"' % self._last_commit
@@ -112,7 +124,7 @@ class MessageBlock(ChangeBlock):
     def _message(self, at: int) -> tuple[WalData, int]:
         """The message at this place, and where it ends."""
         frames = Frames()
-        size = int.from_bytes(self._data[at + 1 : at + 5], "big") + 1
+        size = _size(self._data, at)
         frames.feed(memoryview(self._data)[at : at + size])
         framed = frames.next()
         message = read_copy_data(framed[1]) if framed is not None else None
@@ -142,14 +154,55 @@ class AnsweredRows(RowBlock):
             yield from self.rows()
             return
         behind, at = envelope.snapshot_text(name, _SAID, read_us, now_ms), 0
+        encoder = self._encoder
         while at < len(self._data):
-            done = self._encoder.encode_answers(self._data, at, table, behind)
+            done = encoder.encode_answers(self._data, at, table, behind)
             at = done.end
             if done.count:
-                yield EncodedChanges(self._encoder.octets, self._encoder.numbers, done.count, {0: name})
-            if done.stop is Stop.NOT_PLAIN:
-                row, at = answered_row(self._data, at)
-                yield self._writer.read(row, _SAID)
+                self._let_go(at)
+                yield EncodedChanges(encoder.octets, encoder.numbers, done.count, {0: name})
+            if done.stop is Stop.NOT_PLAIN and (roomy := _roomier(encoder, self._data, at)):
+                encoder = roomy
+            else:
+                encoder = self._encoder
+                if done.stop is Stop.NOT_PLAIN:
+                    row, at = answered_row(self._data, at)
+                    yield self._writer.read(row, _SAID)
+
+    def _let_go(self, at: int) -> None:
+        """Frees the messages once all are encoded: a row may be large."""
+        if at == len(self._data):
+            self._data = b""
+
+
+def _roomier(encoder: RowEncoder, data: bytes, at: int) -> RowEncoder | None:
+    """Memory for the one row at this place, if it may have been too large for the encoder's."""
+    size = _size(data, at)
+    room = _WORST_CASE * size + _ROOM_BYTES
+    if size < _LARGE_BYTES or len(encoder.octets) >= room:
+        return None
+    try:
+        return RowEncoder(octets=room, records=1)
+    except OSError:  # it is not to be had
+        return None
+
+
+def _size(data: bytes, at: int) -> int:
+    """Of the message at this place."""
+    return int.from_bytes(data[at + 1 : at + 5], "big") + 1
+
+
+def answered_values(data: bytes, at: int, places: Sequence[int]) -> list[bytes | None]:
+    """The values at these places in the row of the message there; others may be large, and are not read."""
+    found: dict[int, bytes | None] = {}
+    begin = at + _ANSWER_HEAD
+    for place in range(max(places) + 1):
+        length = int.from_bytes(data[begin : begin + 4], "big", signed=True)
+        end = begin + 4 + max(length, 0)
+        if place in places:
+            found[place] = None if length < 0 else data[begin + 4 : end]
+        begin = end
+    return [found[place] for place in places]
 
 
 def answered_row(data: bytes, at: int) -> tuple[Row, int]:

@@ -147,27 +147,32 @@ class Connection:
             raise _error(refused)
         return b"".join(parts), count, last
 
-    def answer_blocks(self, sql: str, most_bytes: int) -> Iterator[bytes]:
-        """The same as they arrive, in blocks of about so many bytes; read them to their end."""
+    def answer_blocks(
+        self, sql: str, most_bytes: int, before_more: Callable[[int], None] = lambda _: None
+    ) -> Iterator[bytes]:
+        """The same as they arrive, in blocks of about so many bytes; read them to their end.
+
+        `before_more` is told how large a row is, before more of it is received.
+        """
         self._socket.send(frame(b"Q", sql.encode() + b"\0"))
         refused: ServerMessage | None = None
         parts: list[bytes] = []
         size = 0
         while True:
-            if taken := self._frames.take(lambda kept, begin: find_answers(kept, begin).end):
-                parts.append(taken)
-                size += len(taken)
+            parts.append(self._frames.take(lambda kept, begin: find_answers(kept, begin).end))
+            size += len(parts[-1])
             if size >= most_bytes:
-                yield b"".join(parts)
+                whole = [b"".join(filter(None, parts))]
                 parts, size = [], 0
-            letter, body = self._receive(but=b"D")
+                yield whole.pop()  # which nobody else holds while it is used
+            letter, body = self._receive(b"D", before_more)
             if letter == b"E":
                 refused = read_fields(body)
             elif letter == b"Z":
                 break
         if refused:
             raise _error(refused)
-        if parts:
+        if size:
             yield b"".join(parts)
 
     def raw_rows(self, sql: str) -> list[tuple[bytes | None, ...]]:
@@ -236,6 +241,11 @@ class Connection:
             raise RetriableError(f"{self.address} has ended the replication stream")
         return b""
 
+    def await_message(self) -> None:
+        """Waits until the next message of the stream is here as a whole."""
+        while self._frames.next(b"d") is None:
+            self._fill()
+
     def stream_rows_of(self, tables: RowTables) -> tuple[bytes, FoundMessages]:
         """What has arrived of the stream next, as long as it is rows of these tables; it may be nothing."""
         found = FoundMessages(0, 0, 0, ())
@@ -260,10 +270,13 @@ class Connection:
 
     # --- bytes --------------------------------------------------------------------------------
 
-    def _receive(self, but: bytes = b"") -> tuple[bytes, bytes]:
+    def _receive(
+        self, but: bytes = b"", before_more: Callable[[int], None] = lambda _: None
+    ) -> tuple[bytes, bytes]:
         """The next message; with `but`, nothing, as soon as the next one has that letter and is whole."""
         while True:
             while (message := self._frames.next(but)) is None:
+                before_more(self._frames.next_bytes)
                 self._fill()
             letter, body = message
             if letter == b"S":

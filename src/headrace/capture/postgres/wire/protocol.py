@@ -100,6 +100,13 @@ class Frames:
         self._let_go()
         return letter, body
 
+    @property
+    def next_bytes(self) -> int:
+        """How long the next message is; 0 if that is not known yet."""
+        if len(self._kept) - self._at < _HEAD.size:
+            return 0
+        return int(_HEAD.unpack_from(self._kept, self._at)[1]) + 1
+
     def take(self, find_end: Callable[[bytearray, int], int]) -> bytes:
         """What is kept up to where `find_end` says, which gets all of it and where to begin."""
         begin = self._at
