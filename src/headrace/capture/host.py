@@ -4,7 +4,7 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from headrace.capture.catalog import Catalog, Entry
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 _LOOK_S = 0.25
 _SAY_MS = 2_000
-_ALIVE_MS = 10_000
+_ALIVE_MS = 5_000
 _RESTART_MS = 5_000
 
 
@@ -209,7 +209,7 @@ class CaptureHost:
 
     def _say(self, catalog: Catalog, running: _Running) -> None:
         latest, said, now_ms = running.latest, running.said, self._clock.now_ms()
-        if latest is None or latest is said:
+        if latest is None:
             return
         changed = said is None or (latest.state, latest.error) != (said.state, said.error)
         moved = said is None or latest.changes != said.changes or latest.state == "snapshot"
@@ -218,7 +218,8 @@ class CaptureHost:
         if changed:
             problem = f": {latest.error}" if latest.state in ("reconnecting", "stopped") else ""
             self._on_message(f"capture {latest.name}: {latest.state}{problem}")
-        catalog.say(latest.name, latest.to_json())
+        # One that is stopped or paused has nothing new to say, and yet somebody runs it.
+        catalog.say(latest.name, replace(latest, at_ms=now_ms).to_json())
         running.said, running.said_ms = latest, now_ms
 
     def _end(self, name: str) -> None:

@@ -13,12 +13,11 @@ __all__ = ["Lags", "Rates", "State", "Status", "TableStatus", "state_of", "table
 State = Literal["starting", "snapshot", "streaming", "paused", "reconnecting", "stopped"]
 
 
-_ALIVE_MS = 30_000
+_ALIVE_MS = 20_000  # of silence; a host says every few seconds what it runs
 
 
 def state_of(said: Mapping[str, Any] | None, now_ms: float, *, paused: bool = False) -> str:
-    """The state in a status; or that nobody runs it, as its process has said at its end, or by half a
-    minute of silence."""
+    """The state in a status; or that nobody runs it, as its process said at its end, or by its silence."""
     if said is not None and not said.get("ended") and now_ms - said["at_ms"] < _ALIVE_MS:
         return str(said["state"])
     return "paused" if paused else "not running"

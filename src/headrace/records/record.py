@@ -181,7 +181,12 @@ def _compress(codec: int, plain: bytes | bytearray) -> bytes | bytearray | memor
 
 def write_record(out: bytearray, record: Record, header: BatchHeader) -> None:
     """Encodes one record, its offset and time relative to those of the header."""
-    head, tail = bytearray(1), bytearray()  # attributes: none are defined
+    out += encode_record(record, header)
+
+
+def encode_record(record: Record, header: BatchHeader) -> bytes:
+    """The same by itself; its value, which may be large, is copied once."""
+    length, head, tail = bytearray(), bytearray(1), bytearray()  # attributes: none are defined
     _write_varint(head, record.timestamp_ms - header.base_timestamp)
     _write_varint(head, record.offset - header.base_offset)
     _write_bytes(head, record.key)
@@ -191,10 +196,8 @@ def write_record(out: bytearray, record: Record, header: BatchHeader) -> None:
     for name, each in record.headers:
         _write_bytes(tail, name.encode())
         _write_bytes(tail, each)
-    _write_varint(out, len(head) + len(value) + len(tail))
-    out += head
-    out += value  # which may be large: it is copied once
-    out += tail
+    _write_varint(length, len(head) + len(value) + len(tail))
+    return b"".join((length, head, value, tail))
 
 
 def _write_bytes(out: bytearray, value: bytes | None) -> None:

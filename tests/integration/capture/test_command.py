@@ -12,9 +12,10 @@ import pytest
 from tests.integration.capture.conftest import wait_until
 from tests.integration.capture.reading import folded, read_topic
 
-from headrace.capture import CaptureHost
+from headrace.capture import CaptureHost, CaptureSpec, Catalog
 from headrace.cli.main import run
 from headrace.client import Connection
+from headrace.clock import SystemClock
 from headrace.testing.broker import running_broker
 
 
@@ -147,3 +148,36 @@ def test_a_runner_waits_for_a_log_that_is_not_there_yet(tmp_path):
         host.stop()
         thread.join(60)
     assert not thread.is_alive()
+
+
+class HandClock(SystemClock):
+    """The time, and however much later the test says it is."""
+
+    later_ms = 0
+
+    def now_ms(self):
+        return super().now_ms() + self.later_ms
+
+
+def test_a_capture_that_waits_or_has_stopped_is_reported_for_as_long_as_somebody_runs_it(bootstrap, shop):
+    connection, clock = Connection(bootstrap_servers=bootstrap), HandClock()
+    host = CaptureHost(connection, ["ended"], clock=clock)
+    thread = threading.Thread(target=host.run)
+
+    def said():
+        return catalog.refresh()["ended"].status or {}
+
+    with closing(Catalog(connection)) as catalog:
+        catalog.add(CaptureSpec(name="ended", url=f"sqlite:///{shop}", tables=("customers",)))
+        catalog.pause("ended")
+        thread.start()
+        try:
+            wait_until(lambda: said().get("state") == "paused")
+            for hours in (1, 2):
+                clock.later_ms = hours * 3_600_000
+                wait_until(lambda: said()["at_ms"] >= clock.now_ms() - 60_000)
+                assert said()["state"] == "paused"
+        finally:
+            catalog.remove("ended")
+            host.stop()
+            thread.join()

@@ -18,7 +18,7 @@ from headrace.errors import ConfigError, RetriableError
 __all__ = ["ServerSocket"]
 
 _RECEIVE_BYTES = 1 << 20
-_AHEAD_BYTES = 8 << 20
+_AHEAD_BYTES = 4 << 20
 _GOOD_BYE_S = 0.2
 
 

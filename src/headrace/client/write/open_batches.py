@@ -11,7 +11,7 @@ from headrace.client.record_sizes import wire_bytes
 from headrace.client.write.record_block import RecordBlock
 from headrace.client.write.transactions import OutputRecord
 from headrace.kernels import RECORD_NUMBERS, TopicBatches, append_records, hash_key
-from headrace.records import BatchHeader, Record, write_record
+from headrace.records import BatchHeader, Record, encode_record, write_record
 
 __all__ = ["OpenBatches", "PlainBatch"]
 
@@ -113,11 +113,9 @@ class OpenBatches:
         partition, at_ms = self._partition(record, batches), _timestamp(record)
         self._hand_over(record.topic, batches, partition)
         plain = Record(0, at_ms, record.key, record.value, record.headers)
-        out = bytearray()
-        write_record(out, plain, _AT_ZERO._replace(base_timestamp=at_ms))
-        made = [PlainBatch(record.topic, partition, out, 1, at_ms, at_ms)]
-        del out
-        self._full(made.pop())  # which nobody else holds while it is compressed and sent
+        encoded = [encode_record(plain, _AT_ZERO._replace(base_timestamp=at_ms))]
+        # Nobody else holds the batch while it is compressed and sent.
+        self._full(PlainBatch(record.topic, partition, encoded.pop(), 1, at_ms, at_ms))
 
     def _partition(self, record: OutputRecord, batches: TopicBatches) -> int:
         if record.partition is not None:

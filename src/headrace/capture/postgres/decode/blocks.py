@@ -93,7 +93,8 @@ class MessageBlock(ChangeBlock):
             for before, order in zip(used, orders, strict=True):
                 envelope.count(self._names[before.number], order - before.order)
             if done.count:
-                self._let_go(at)
+                if at == len(self._data) >= _LARGE_BYTES:
+                    self._data = b""  # nothing is left to be read of it
                 yield EncodedChanges(encoder.octets, encoder.numbers, done.count, self._names)
             if done.stop is Stop.NOT_PLAIN and (roomy := _roomier(encoder, self._data, at)):
                 encoder = roomy
@@ -102,11 +103,6 @@ class MessageBlock(ChangeBlock):
                 if done.stop is Stop.NOT_PLAIN:
                     message, at = self._message(at)
                     yield from self._read(message)
-
-    def _let_go(self, at: int) -> None:
-        """Frees the messages once all are encoded: a row may be large."""
-        if at == len(self._data):
-            self._data = b""
 
     def _source(self, envelope: Envelope, table: str) -> bytes:
         return envelope.source_text(table) + b',"sequence":"[%b,\\"' % self._last_commit
@@ -159,7 +155,8 @@ class AnsweredRows(RowBlock):
             done = encoder.encode_answers(self._data, at, table, behind)
             at = done.end
             if done.count:
-                self._let_go(at)
+                if at == len(self._data) >= _LARGE_BYTES:
+                    self._data = b""  # nothing is left to be read of it
                 yield EncodedChanges(encoder.octets, encoder.numbers, done.count, {0: name})
             if done.stop is Stop.NOT_PLAIN and (roomy := _roomier(encoder, self._data, at)):
                 encoder = roomy
@@ -168,11 +165,6 @@ class AnsweredRows(RowBlock):
                 if done.stop is Stop.NOT_PLAIN:
                     row, at = answered_row(self._data, at)
                     yield self._writer.read(row, _SAID)
-
-    def _let_go(self, at: int) -> None:
-        """Frees the messages once all are encoded: a row may be large."""
-        if at == len(self._data):
-            self._data = b""
 
 
 def _roomier(encoder: RowEncoder, data: bytes, at: int) -> RowEncoder | None:
