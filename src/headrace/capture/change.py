@@ -122,7 +122,8 @@ class ChangeBlock(ABC):
     def encoded(self, envelope: "Envelope", now_ms: int) -> Iterator[EncodedChanges | Item]:
         """As records with this envelope, in which they are counted; those that are not plain by themselves.
 
-        The same bytes as `envelope.value` makes of each change.
+        To be asked for last, and once: a large row is freed as soon as it is encoded. The same bytes as
+        `envelope.value` makes of each change.
         """
 
 
@@ -135,7 +136,7 @@ class RowBlock(ABC):
 
     @abstractmethod
     def encoded(self, envelope: "Envelope", read_us: int, now_ms: int) -> Iterator[EncodedChanges | Change]:
-        """As records with this envelope; those that are not plain by themselves.
+        """As records with this envelope; those that are not plain by themselves. To be asked for last, and once.
 
         The same bytes as `envelope.snapshot_value` makes of each row.
         """

@@ -101,8 +101,9 @@ class Follower:
         assert records == [(each.table, each.key, ours.value(each, NOW_MS)) for each in changes]
         return items
 
-    def _check_rows(self, block: RowBlock) -> None:
-        """Rows of a snapshot are the same bytes however they are encoded, too."""
+    def _checked_rows(self, block: RowBlock) -> list[Change]:
+        """The rows of a snapshot, which are the same bytes however they are encoded, too."""
+        rows = list(block.rows())
         envelope = Envelope(connector="postgresql", name="shop", database="shop", version="1")
         records = []
         for each in block.encoded(envelope, 5_000, NOW_MS):
@@ -112,8 +113,9 @@ class Follower:
             else:
                 records.append((each.table, each.key, envelope.snapshot_value(each, 5_000, NOW_MS)))
         assert records == [
-            (each.table, each.key, envelope.snapshot_value(each, 5_000, NOW_MS)) for each in block.rows()
+            (each.table, each.key, envelope.snapshot_value(each, 5_000, NOW_MS)) for each in rows
         ]
+        return rows
 
     def _take(self, item) -> None:
         if isinstance(item, Change):
@@ -154,10 +156,9 @@ class Follower:
         self._pending = None
         if pending.spoilt:
             return True
-        if pending.block is not None:
-            self._check_rows(pending.block)
+        rows = pending.rows() if pending.block is None else self._checked_rows(pending.block)
         count = 0
-        for row in pending.rows():
+        for row in rows:
             self.folded.apply(row)
             count += 1
         self.folded.state = self.folded.state.advanced(pending.chunk.table, pending.chunk.cursor, count)

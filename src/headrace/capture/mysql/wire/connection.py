@@ -157,8 +157,9 @@ class Connection:
     # --- the binary log -----------------------------------------------------------------------
 
     def start_stream(self, command: bytes) -> None:
-        """Asks for the binary log; from then on the connection belongs to `stream`."""
+        """Asks for the binary log; from then on the connection belongs to `stream`, and is read ahead."""
         self._socket.send(packets(command))
+        self._socket.read_ahead()
 
     def stream(self, wait_s: float) -> bytes | None:
         """The next event; None if none came within `wait_s`.

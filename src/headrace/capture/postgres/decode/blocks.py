@@ -93,8 +93,8 @@ class MessageBlock(ChangeBlock):
             for before, order in zip(used, orders, strict=True):
                 envelope.count(self._names[before.number], order - before.order)
             if done.count:
-                if at == len(self._data) >= _LARGE_BYTES:
-                    self._data = b""  # nothing is left to be read of it
+                if encoder is not self._encoder and at == len(self._data):
+                    self._data = b""  # a large row, of which nothing is left to be read
                 yield EncodedChanges(encoder.octets, encoder.numbers, done.count, self._names)
             if done.stop is Stop.NOT_PLAIN and (roomy := _roomier(encoder, self._data, at)):
                 encoder = roomy
@@ -155,8 +155,8 @@ class AnsweredRows(RowBlock):
             done = encoder.encode_answers(self._data, at, table, behind)
             at = done.end
             if done.count:
-                if at == len(self._data) >= _LARGE_BYTES:
-                    self._data = b""  # nothing is left to be read of it
+                if encoder is not self._encoder and at == len(self._data):
+                    self._data = b""  # a large row, of which nothing is left to be read
                 yield EncodedChanges(encoder.octets, encoder.numbers, done.count, {0: name})
             if done.stop is Stop.NOT_PLAIN and (roomy := _roomier(encoder, self._data, at)):
                 encoder = roomy
