@@ -136,7 +136,7 @@ class RowBlock(ABC):
 
     @abstractmethod
     def encoded(self, envelope: "Envelope", read_us: int, now_ms: int) -> Iterator[EncodedChanges | Change]:
-        """As records with this envelope; those that are not plain by themselves. To be asked for last, and once.
+        """As records with this envelope; those that are not plain by themselves. Asked for last, and once.
 
         The same bytes as `envelope.snapshot_value` makes of each row.
         """
