@@ -33,7 +33,13 @@ from headrace.testing.maven import PeerUnavailable
 from headrace.testing.postgres_process import PASSWORD, USER, PostgresProcess
 from headrace.testing.s3 import S3_ENVIRONMENT, s3_process
 
-pytestmark = [pytest.mark.machines, pytest.mark.timeout(3000), pytest.mark.xdist_group("machines")]
+MINUTES = float(os.environ.get("HEADRACE_CLUSTER_MINUTES", "0"))  # so long, at a steady rate
+
+pytestmark = [
+    pytest.mark.machines,
+    pytest.mark.timeout(6000 + 60 * MINUTES),  # every wait has a bound of its own, and says what for
+    pytest.mark.xdist_group("machines"),
+]
 
 SOURCES = Path(headrace_package.__file__).parents[1]
 EXECUTOR = "CoarseGrainedExecutorBackend"
@@ -44,7 +50,6 @@ CUSTOMERS = """customers = app.table(
 """
 FENCED, QUERIES = 4, 8
 MOST_OBJECTS = 100  # a snapshot after some 33 batches of a small state, and what runs before have left
-MINUTES = float(os.environ.get("HEADRACE_CLUSTER_MINUTES", "0"))  # so long, at a steady rate
 EVERY_S = 120 if MINUTES else 0  # from one kill to the next
 HOOKS = {
     "SHOP_WEBHOOK_URL": "http://127.0.0.1:9/nobody",
@@ -295,9 +300,9 @@ KILLS = {
 
 
 def chosen():
-    """The kinds of kills that `HEADRACE_CLUSTER_KILLS` names, or the first two."""
-    names = os.environ.get("HEADRACE_CLUSTER_KILLS", "kill_an_executor,move_the_driver")
-    return list(KILLS.values()) if names == "all" else [KILLS[each] for each in names.split(",")]
+    """The kinds of kills that `HEADRACE_CLUSTER_KILLS` names, or all."""
+    names = os.environ.get("HEADRACE_CLUSTER_KILLS", "")
+    return [KILLS[each] for each in names.split(",")] if names else list(KILLS.values())
 
 
 def drawn(kills, chance):
