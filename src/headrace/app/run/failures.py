@@ -33,6 +33,10 @@ _THEIRS = re.compile(r"^\s*(?:Caused by: )?((?:\w+\.)*\w+(?:Error|Exception)): (
 _FRAME = re.compile(r'^\s*File "([^"]+)", line (\d+)', re.MULTILINE)
 # The application or its environment must change before these go away.
 _FINAL = (ConfigError, RequestError, CorruptionError, FencedError)
+_TOO_BUSY = "Python worker failed to connect back"
+_OVERLOAD = (
+    "a Python process took longer to start than the 10 seconds that Spark gives it: the machine is busy"
+)
 _KAFKA = re.compile(r'(?:\w+\.)*KafkaError\{[^}]*?str="([^"]*)"\}')
 
 
@@ -40,13 +44,15 @@ _KAFKA = re.compile(r'(?:\w+\.)*KafkaError\{[^}]*?str="([^"]*)"\}')
 class QueryFailure:
     """The cause of a failed query, and whether starting it again may help.
 
-    An outage is somebody else's, such as a log or a store that does not answer: it passes by itself.
+    An outage is somebody else's, such as a log or a store that does not answer: it passes by itself. So does
+    an overload: this machine was too busy to start the process that plans for a query.
     """
 
     cause: str
     may_retry: bool
     is_fenced: bool = False
     is_outage: bool = False
+    is_overload: bool = False
 
 
 class NotedSink:
@@ -96,6 +102,8 @@ def failure_of(error: PySparkException | str | None, raised: Exception | None = 
     if ours:
         name, cause = ours[-1]
         return _ours(getattr(errors, name, HeadraceError), cause)
+    if _TOO_BUSY in text:
+        return QueryFailure(_OVERLOAD, True, is_outage=True, is_overload=True)
     theirs = _THEIRS.findall(text)
     if theirs:
         kind, cause = theirs[-1]

@@ -78,6 +78,7 @@ _PROGRESS_S = 1.0
 _OWNERSHIP_S = 1.0
 _CLUSTER_S = 3.0
 _LONGEST_PAUSE_S = 60.0
+_APART_S = 5.0
 _RECOVERED_S = 60.0  # a query that cannot reach its log fails sooner than that
 
 
@@ -310,7 +311,10 @@ class Running:
             ) from query.spark_query.exception()
         if failure.is_outage:
             self.alert_monitor.failing(query.name, failure.cause)
-        query.restart_at = time.monotonic() + query.pause_s
+        # Their processes would keep each other from starting in time: one after the other.
+        before = sum(each.restart_at is not None for each in self.queries.values())
+        apart_s = _APART_S * before if failure.is_overload else 0.0
+        query.restart_at = time.monotonic() + query.pause_s + apart_s
         self.say(f"the query on {query.name} failed and will be restarted: {failure.cause}")
         state = REBUILDING if status.state == REBUILDING else RESTARTING
         self.status_file.query(query.name, state=state, error=failure.cause)

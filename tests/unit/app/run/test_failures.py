@@ -31,10 +31,13 @@ def test_python_s_own_error_is_named_with_its_kind():
 
 
 def test_a_message_without_a_known_error_is_given_by_its_first_line():
-    assert (
-        failure_of("Python worker failed to connect back.\nmore").cause
-        == "Python worker failed to connect back."
-    )
+    assert failure_of("Python worker exited.\nmore").cause == "Python worker exited."
+
+
+def test_a_busy_machine_passes_by_itself():
+    failure = failure_of("Python worker failed to connect back.\nmore")
+    assert failure.may_retry and failure.is_outage and failure.is_overload
+    assert failure.cause.startswith("a Python process took longer to start than the 10 seconds")
 
 
 def test_an_exception_of_a_user_s_function_is_said_with_its_line():
