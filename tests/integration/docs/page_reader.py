@@ -12,7 +12,7 @@ from pathlib import Path
 from tools.pages import Block, Command, commands
 
 PATIENCE_S = 300  # of one step on a busy machine; a quiet one takes a few seconds
-BUSY = re.compile(r"^(alert: .*|the query on .*: Python worker failed to connect back\.)\n", re.M)
+BUSY = re.compile(r"^(alert: .*|the query on .*: a Python process took longer to start .*)\n", re.M)
 
 
 @dataclass
