@@ -76,6 +76,19 @@ class Brokers:
         """The response to a request in the version that the caller speaks."""
         return channel.request(api, self._versions[api], fields, wait_ms=wait_ms)
 
+    def version_of(self, api: Api) -> int:
+        """The version of an API that the caller speaks."""
+        return self._versions[api]
+
+    def speak(self, versions: Mapping[Api, int]) -> None:
+        """From now on the caller speaks these versions; all brokers must."""
+        self._versions = {**self._versions, **versions}
+
+    def features(self) -> dict[str, int]:
+        """The features that the brokers have agreed on, and up to which version."""
+        answer = self.any().request(Api.API_VERSIONS, 3, _SOFTWARE)
+        return {each.name: each.max_version_level for each in answer.finalized_features}
+
     def learn(self, brokers: Iterable[Fields]) -> None:
         """Takes the addresses from a response that lists brokers."""
         self._addresses = {each.node_id: (each.host, each.port) for each in brokers}
@@ -119,6 +132,7 @@ class Brokers:
         self._forget()
 
 
+_SOFTWARE = {"client_software_name": "headrace", "client_software_version": "unknown"}
 _NOTHING = {"topics": [], "allow_auto_topic_creation": False, "include_topic_authorized_operations": False}
 
 

@@ -6,7 +6,9 @@ partitions by plain Produce requests, one at a time for each broker, so that a r
 repeated never overtakes another. A sequence number lets the broker recognise what it has already.
 
 The protocol is that of every Kafka since 3.1: InitProducerId fences the last owner,
-AddPartitionsToTxn names partitions before their first batch, EndTxn ends the transaction.
+AddPartitionsToTxn names partitions before their first batch, EndTxn ends the transaction. Where the
+brokers have agreed on transaction version 2 (KIP-890), batches name their partitions themselves, and each
+transaction has an epoch of its own, which the end of the last one gives.
 
 A transaction that is open for too long is aborted by its coordinator, which also takes the epoch from its
 producer: to that one it looks like a takeover. DescribeTransactions tells them apart. What has expired is
@@ -43,6 +45,8 @@ _VERSIONS = {
     Api.END_TXN: 3,
     Api.DESCRIBE_TRANSACTIONS: 0,
 }
+_TRANSACTION_VERSION, _EPOCH_EACH = "transaction.version", 2
+_VERSIONS_OF_2 = {Api.PRODUCE: 12, Api.END_TXN: 5}
 _ALL_REPLICAS = -1
 _OF_TRANSACTIONS = 1  # the kind of coordinator
 _REQUEST_BYTES = 1 << 20
@@ -59,6 +63,7 @@ _LOST = (
     ErrorCode.unknown_producer_id,
     ErrorCode.invalid_producer_id_mapping,
     ErrorCode.transaction_coordinator_fenced,
+    ErrorCode.transaction_abortable,
 )
 _WAIT = (ErrorCode.concurrent_transactions, ErrorCode.not_enough_replicas)
 _ABORTED = ("PrepareAbort", "CompleteAbort")
@@ -117,6 +122,7 @@ class BatchProducer:
         self._added: set[Place] = set()
         self._next_offsets: dict[Place, int] = {}
         self._is_open = False
+        self._has_own_epochs = False  # its transactions
 
     def take_over(self) -> None:
         """Fences the last owner, whose transaction is committed or aborted when this returns."""
@@ -124,9 +130,15 @@ class BatchProducer:
         self._brokers = Brokers(self._connection, _VERSIONS, forget=self._forget)
         try:
             answer = self._initialized()
+            self._has_own_epochs = self._brokers.features().get(_TRANSACTION_VERSION, 0) >= _EPOCH_EACH
+            if self._has_own_epochs:
+                self._brokers.speak(_VERSIONS_OF_2)
         except BaseException:
             self.close()
             raise
+        self._continue_as(answer)
+
+    def _continue_as(self, answer: Fields) -> None:
         self._producer_id, self._epoch = answer.producer_id, answer.producer_epoch
         self._sequences.clear()
 
@@ -205,7 +217,11 @@ class BatchProducer:
         self._write(last(self._next_offsets))
         reached("ledger written")
         if self._added:
-            self._coordinate(Api.END_TXN, self._end(commit=True), lambda each: [each.error_code])
+            answer = self._coordinate(
+                Api.END_TXN, self._end(commit=True), lambda each: [each.error_code]
+            )
+            if self._has_own_epochs:
+                self._continue_as(answer)
         self._is_open = False
         reached("committed")
 
@@ -271,7 +287,7 @@ class BatchProducer:
         sealed = [self._sealed(queued.pop(place)) for place in list(queued)]
         try:
             channel = self._opened().node(leader)
-            channel.ask(Api.PRODUCE, _VERSIONS[Api.PRODUCE], self._produce(sealed))
+            channel.ask(Api.PRODUCE, self._opened().version_of(Api.PRODUCE), self._produce(sealed))
         except RetriableError:
             self._forget_connections()
             self._repeat(sealed)
@@ -325,7 +341,9 @@ class BatchProducer:
         channel, batches = self._sent.pop(leader)
         try:
             answer = channel.answer(
-                Api.PRODUCE, _VERSIONS[Api.PRODUCE], wait_ms=self._connection.request_timeout_ms
+                Api.PRODUCE,
+                self._opened().version_of(Api.PRODUCE),
+                wait_ms=self._connection.request_timeout_ms,
             )
         except RetriableError:
             self._forget_connections()
@@ -341,7 +359,10 @@ class BatchProducer:
         for topic in answer.responses:
             for each in topic.partition_responses:
                 batch = by_place.get((topic.name, each.index))
-                if batch is None or _is_retriable(each.error_code, topic.name):
+                if batch is None:
+                    continue
+                if _is_retriable(each.error_code, topic.name):
+                    batch.refusal = each.error_code
                     continue
                 self._next_offsets[batch.place] = each.base_offset + batch.count
                 del by_place[batch.place]
@@ -354,7 +375,8 @@ class BatchProducer:
         def attempt() -> None:
             nonlocal left
             self._collect_all()
-            self._leaders.clear()
+            if any(each.refusal not in _WAIT for each in left):
+                self._leaders.clear()
             by_leader: dict[int, list[_Sealed]] = {}
             for each in left:
                 by_leader.setdefault(self._leader(*each.place), []).append(each)
@@ -368,7 +390,11 @@ class BatchProducer:
                 refused = self._written(several, answer)
                 left = [each for each in left if each not in several or each in refused]
             if left:
-                raise RetriableError(f"{self.name}: the log does not take batches at present")
+                codes = {each.refusal for each in left}
+                raise RetriableError(
+                    f"{self.name}: the log does not take batches at present",
+                    code=next((each for each in codes if each not in _WAIT), left[0].refusal),
+                )
 
         self._retrying(attempt)
 
@@ -407,6 +433,10 @@ class BatchProducer:
     def _add_partitions(self, places: Sequence[Place]) -> None:
         if not places:
             return
+        self._is_open = True
+        if self._has_own_epochs:
+            self._added.update(places)
+            return
         by_topic: dict[str, list[int]] = {}
         for topic, partition in places:
             by_topic.setdefault(topic, []).append(partition)
@@ -418,7 +448,6 @@ class BatchProducer:
                 {"name": topic, "partitions": partitions} for topic, partitions in by_topic.items()
             ],
         }
-        self._is_open = True
         self._coordinate(
             Api.ADD_PARTITIONS_TO_TXN,
             fields,
@@ -518,10 +547,11 @@ class BatchProducer:
 class _Sealed:
     """A batch as it is sent, however often."""
 
-    __slots__ = ("batch", "count", "place")
+    __slots__ = ("batch", "count", "place", "refusal")
 
     def __init__(self, place: Place, batch: bytearray, count: int) -> None:
         self.place, self.batch, self.count = place, batch, count
+        self.refusal = 0  # the code that it was last refused with, to be sent again
 
 
 def _is_retriable(code: int, what: str) -> bool:
