@@ -77,6 +77,7 @@ class EntityType:
     personal_in_commands: Mapping[str, frozenset[str]] = field(default_factory=dict)
     personal_in_events: Mapping[str, frozenset[str]] = field(default_factory=dict)
     _upcasters: dict[tuple[str, int], _Upcaster] = field(default_factory=dict)
+    _versions: dict[str, int] = field(default_factory=dict)
 
     @property
     def is_personal(self) -> bool:
@@ -127,12 +128,19 @@ class EntityType:
             if version < 1 or (name, version) in self._upcasters:
                 raise ConfigError(f"{self.name}: upcasters of {name} have versions 1, 2, 3…, each once")
             self._upcasters[name, version] = _Upcaster(function, into or name)
+            self._versions.clear()
             return function
 
         return declare
 
     def version_of(self, name: str) -> int:
         """The current version of a command's or an event's type."""
+        found = self._versions.get(name)
+        if found is None:
+            found = self._versions[name] = self._counted_version(name)
+        return found
+
+    def _counted_version(self, name: str) -> int:
         arrived = [
             version + 1
             for (old, version), each in self._upcasters.items()

@@ -82,7 +82,7 @@ class EntityPartition:
     events_since_checkpoint: int = 0
     sealing: Sealing = field(init=False)
     find_keys: InitVar[FindKeys] = no_keys
-    _answers: OrderedDict[tuple[str, str], Answer] = field(default_factory=OrderedDict)
+    _answers: OrderedDict[tuple[str, str], bytes] = field(default_factory=OrderedDict)  # as they are written
     _checkpoint: Checkpoint | None = None  # the one whose snapshots are being written,
     _unsaved: list[str] = field(default_factory=list)  # and the entities whose snapshots it still lacks
 
@@ -112,9 +112,9 @@ class EntityPartition:
         return Decided(events, answers, failures)
 
     def _decide(self, command: Command, now_ms: int) -> tuple[Answer, Sequence[Event]]:
-        first = self._answers.get((command.entity, command.id))
+        first = self._first_answer(command.entity, command.id, command.offset)
         if first is not None:
-            return replace(first, repeated=True, offset=command.offset), ()
+            return first, ()
         entity = self.entities.get(command.entity) or EntityState(self.kind.initial)
         try:
             if command.expected is not None and command.expected != entity.version:
@@ -213,9 +213,9 @@ class EntityPartition:
         return f"command {command.id} ({command.name}) failed: {reason}"
 
     def _unreadable(self, record: Unreadable) -> Answer:
-        first = self._answers.get((record.entity, record.id))
+        first = self._first_answer(record.entity, record.id, record.offset)
         if first is not None:
-            return replace(first, repeated=True, offset=record.offset)
+            return first
         entity = self.entities.get(record.entity) or EntityState(self.kind.initial)
         answer = Answer(
             command=record.id,
@@ -228,6 +228,11 @@ class EntityPartition:
         )
         self.remember(answer)
         return answer
+
+    def _first_answer(self, entity: str, command: str, offset: int) -> Answer | None:
+        """What a command was answered before, for its record at this offset; None if it is new."""
+        found = self._answers.get((entity, command))
+        return None if found is None else replace(Answer.from_value(found), repeated=True, offset=offset)
 
     def refuse(self, command: Command, rule: str, message: str) -> Answer:
         """The answer to a command that cannot be carried out for a reason of the log's."""
@@ -251,7 +256,9 @@ class EntityPartition:
     def remember(self, answer: Answer) -> None:
         """Keeps an answer for when its command comes again; the oldest goes."""
         self.next_command = max(self.next_command, answer.offset + 1)
-        self._answers.setdefault((answer.entity, answer.command), answer)
+        place = (answer.entity, answer.command)
+        if place not in self._answers:
+            self._answers[place] = bytes(memoryview(answer.value()))  # orjson's own takes kilobytes more
         while len(self._answers) > self.kind.remember:
             self._answers.popitem(last=False)
 
