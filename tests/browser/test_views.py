@@ -4,8 +4,11 @@ import csv
 import io
 from datetime import timedelta
 
+import pyarrow as pa
 from playwright.sync_api import expect
-from tests.browser.shop import BEST, REVENUE, closed, corrected, minute, revenue, sold
+from tests.browser.shop import BEST, ORDERS, REVENUE, closed, corrected, minute, revenue, sold
+
+from headrace.views.rebuilt import Rebuilds, compare_versions
 
 
 def fill(shop, *, windows: int, regions=("east", "north", "south", "west")) -> list[dict]:
@@ -116,3 +119,46 @@ def test_the_chart_is_read_by_pointer_and_keyboard_and_drawn_otherwise(shop, ope
     expect(page.locator(".chart-about")).to_have_text("orders")
     page.get_by_label("Chart type").select_option("ranking")
     expect(page.locator(".ranking li").first).to_be_visible()
+
+
+def test_a_rebuilt_view_is_compared_with_the_shown_one_and_takes_its_place(shop, open_page):
+    fill(shop, windows=2)
+    at = minute(2)
+    shown = [revenue(at, "north", 100), revenue(at, "south", 200), revenue(at, "west", 300)]
+    rebuilt = [revenue(at, "north", 100), revenue(at, "south", 250), revenue(at, "east", 50)]
+    tables = [pa.Table.from_pylist(rows, REVENUE.columns) for rows in (shown, rebuilt)]
+    found = compare_versions((REVENUE, tables[0], {ORDERS: {0: 10}}), (REVENUE, tables[1], {ORDERS: {0: 12}}))
+    rebuilds = Rebuilds(shop.data)
+    page = open_page("views/revenue_per_minute")
+    card = page.get_by_role("region", name="Rebuilt revenue_per_minute")
+    expect(page.get_by_role("region", name="Rows of revenue_per_minute")).to_be_visible()
+    expect(card).to_be_hidden()
+
+    rebuilds.hold(REVENUE.name, "q-2")
+    expect(card).to_contain_text("A rebuild of this view is under way")
+    rebuilds.note(REVENUE.name, "q-2", found)
+    try:
+        expect(card).to_contain_text("3 rows shown, 3 rebuilt: 1 changed, 1 new, 1 gone.")
+        expect(card).to_contain_text("2 records more")
+        rows = page.get_by_role("region", name="Rows of revenue_per_minute that differ").locator("tbody tr")
+        expect(rows).to_have_count(3)
+        changed = rows.filter(has_text="south").get_by_role("cell")
+        expect(changed.nth(3)).to_have_text("revenue 200")
+        expect(changed.nth(4)).to_have_text("revenue 250")
+        expect(rows.filter(has_text="west").get_by_role("cell").nth(0)).to_have_text("gone")
+        expect(rows.filter(has_text="east").get_by_role("cell").nth(0)).to_have_text("new")
+
+        page.goto(page.url.split("#")[0] + "#/rebuild")
+        listed = page.get_by_role("region", name="Compared before they are shown")
+        expect(listed).to_contain_text("waits for a decision")
+        listed.get_by_role("link", name="revenue_per_minute").click()
+        card.get_by_role("button", name="Show the rebuilt rows").click()
+        sure = page.get_by_role("button", name="Show", exact=True)
+        expect(sure).to_be_disabled()
+        page.get_by_label("Type revenue_per_minute to confirm").fill("revenue_per_minute")
+        sure.click()
+        expect(card).to_contain_text("are shown as soon as the process that keeps this view notices")
+        assert rebuilds.read(REVENUE.name).is_approved
+    finally:
+        rebuilds.release(REVENUE.name)
+    expect(card).to_be_hidden()

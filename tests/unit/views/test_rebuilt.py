@@ -113,3 +113,13 @@ def test_a_request_stays_until_the_rebuilt_view_is_shown(tmp_path):
     assert rebuilds.requested("counts").id != asked.id
     rebuilds.release("counts")
     assert rebuilds.requested("counts") is None
+
+
+def test_the_rebuild_that_was_compared_is_the_one_that_is_approved(tmp_path):
+    rebuilds, found = Rebuilds(tmp_path), compare_versions(version(SCHEMA, []), version(SCHEMA, [("a", 1)]))
+    rebuilds.note("counts", "second", found)
+    with pytest.raises(RequestError, match="another rebuild of view 'counts' waits"):
+        rebuilds.approve("counts", "first")
+    assert not rebuilds.read("counts").is_approved
+    rebuilds.approve("counts", "second")
+    assert rebuilds.read("counts").is_approved

@@ -217,9 +217,7 @@ class BatchProducer:
         self._write(last(self._next_offsets))
         reached("ledger written")
         if self._added:
-            answer = self._coordinate(
-                Api.END_TXN, self._end(commit=True), lambda each: [each.error_code]
-            )
+            answer = self._coordinate(Api.END_TXN, self._end(commit=True), lambda each: [each.error_code])
             if self._has_own_epochs:
                 self._continue_as(answer)
         self._is_open = False

@@ -56,6 +56,16 @@ class ApplicationFolder:
             )
         return found.file
 
+    def check_is_original(self) -> None:
+        """Raises ProblemError with 409 if this is a copy of the folder, where decisions have no effect."""
+        if self._is_copy:
+            raise ProblemError(
+                409,
+                "this console reads a copy of the application's data folder",
+                "decide on the machine that runs the application, with `headrace views switch`",
+                kind="copy",
+            )
+
     def views(self) -> dict[str, ViewDescription]:
         """The views that are kept in a store, by name."""
         found = self.description()

@@ -23,7 +23,7 @@ from headrace.console.routes import (
     traces,
 )
 from headrace.console.routes.topics import records, topics, writing
-from headrace.console.routes.views import changes, rows, views
+from headrace.console.routes.views import changes, rebuilt, rows, views
 
 __all__ = ["LIVE", "ROUTES", "SCHEMAS"]
 
@@ -36,6 +36,7 @@ _MODULES = (
     views,
     rows,
     changes,
+    rebuilt,
     pipelines,
     entities,
     histories,

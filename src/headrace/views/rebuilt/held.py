@@ -81,10 +81,12 @@ class Rebuilds:
         """What differs in the rebuilt view that waits; raises RequestError if none does."""
         return self._waiting(view)[1]
 
-    def approve(self, view: str) -> None:
-        """Decides to show the rebuilt view; raises RequestError if none waits for that."""
-        query_id, _ = self._waiting(view)
-        write_json(self._decision(view), {"approved": query_id})
+    def approve(self, view: str, query_id: str | None = None) -> None:
+        """Decides to show the rebuilt view; raises RequestError if none waits for that, or not this one."""
+        waiting, _ = self._waiting(view)
+        if query_id not in (None, waiting):
+            raise RequestError(f"another rebuild of view {view!r} waits than the one that was compared")
+        write_json(self._decision(view), {"approved": waiting})
 
     def _waiting(self, view: str) -> tuple[str, Comparison]:
         found = self.read(view)

@@ -1,10 +1,12 @@
 // Rebuild: every view again from the start of the log, with progress; readers see the old rows until then.
+// Rebuilt views that are compared first wait here until somebody has decided.
 
 import { h, keyed, put, say } from "../dom.js";
 import { icon } from "../icons.js";
 import { change, path, read } from "../api.js";
 import { live, watch } from "../live.js";
 import { renewWithApplication } from "../renewing.js";
+import { link } from "../router.js";
 import { number, span, time } from "../format.js";
 import { may } from "../user.js";
 import { askTyped } from "../parts/dialog.js";
@@ -17,12 +19,13 @@ export async function show({ root, signal }) {
   const button = h("button", { type: "button", class: "danger", onclick: () => begin(name) }, icon("rebuild"), "Rebuild all views");
   const state = h("p", { class: "rebuild-state", role: "status" });
   const bars = h("div", { class: "bars" });
+  const waiting = h("section", { class: "card", "aria-label": "Compared before they are shown" });
   put(root, heading("Rebuild", "Reads the log from its start and rebuilds every view. Readers see the old rows until the new ones are ready; no webhooks or mail are sent again."));
   if (!name) {
     root.append(empty("No application", "There is nothing to rebuild until one runs with this console's data folder:", command("headrace run app.py")));
     return;
   }
-  root.append(h("section", { class: "card" }, h("h2", {}, name), state, bars, may("admin") && h("div", { class: "actions" }, button)));
+  root.append(h("section", { class: "card" }, h("h2", {}, name), state, bars, may("admin") && h("div", { class: "actions" }, button)), waiting);
   const update = (now) => {
     const progress = progressOf(now);
     say(state, stateText(now));
@@ -30,7 +33,10 @@ export async function show({ root, signal }) {
     keyed(bars, progress, (each) => each.name, makeBar, fillBar);
   };
   update(pipelines);
-  watch(({ status }) => status.pipelines && update(status.pipelines), signal);
+  watch(({ status }) => {
+    if (status.pipelines) update(status.pipelines);
+    showWaiting(waiting, status.rebuilds ?? {});
+  }, signal);
 }
 
 const isRebuilding = ({ rebuild, queries }) => Boolean(rebuild && !rebuild.done_at) || queries.some((query) => query.state === "rebuilding");
@@ -71,6 +77,21 @@ function fillBar(element, { name, state, done, all }) {
   say(words, all ? `${number(done)} of ${number(all)}` : "");
   tag.className = `tag is-${state === "running" ? "ok" : state === "failed" ? "bad" : "warn"}`;
   say(tag, state ?? "");
+}
+
+const STATES = { rebuilding: ["being rebuilt", "warn"], waiting: ["waits for a decision", "warn"], switching: ["about to be shown", "ok"] };
+
+/** The rebuilt views that are compared before they are shown; each links to what differs. */
+function showWaiting(element, rebuilds) {
+  const views = Object.entries(rebuilds).sort();
+  const seen = JSON.stringify(views);
+  if (element.dataset.seen === seen) return; // what has the focus keeps it
+  element.dataset.seen = seen;
+  element.hidden = !views.length;
+  put(element, h("h2", {}, "Compared before they are shown"), h("ul", {}, views.map(([view, state]) => {
+    const [words, tone] = STATES[state] ?? [state, "unknown"];
+    return h("li", {}, h("a", { href: link(["views", view]) }, view), " ", h("span", { class: `tag is-${tone}` }, words));
+  })));
 }
 
 async function begin(name) {

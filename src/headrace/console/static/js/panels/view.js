@@ -1,4 +1,4 @@
-// One view: a chart, its rows with filter, order, pages and CSV, and its changes as they come.
+// One view: a chart, its rows with filter, order, pages and CSV, its changes as they come, and a rebuild that waits.
 
 import { h, put } from "../dom.js";
 import { icon } from "../icons.js";
@@ -13,6 +13,7 @@ import { showFreshness } from "../parts/freshness.js";
 import { viewChart } from "../parts/view_chart.js";
 import { viewRows } from "../parts/view_rows.js";
 import { viewChanges } from "../parts/view_changes.js";
+import { rebuiltView } from "../parts/rebuilt_view.js";
 
 const SHAPES = { columns: "Columns over time", lines: "Lines over time", ranking: "Ranking", none: "No chart" };
 
@@ -23,6 +24,7 @@ export async function showView({ root, parts: [name], signal }) {
   const about = h("div", {});
   const chart = viewChart(view, { signal, height: 230 });
   const rows = viewRows(view, signal);
+  const rebuilt = rebuiltView(view, signal);
   const changes = viewChanges(view, {
     signal,
     onchange: (change) => {
@@ -30,7 +32,7 @@ export async function showView({ root, parts: [name], signal }) {
     },
   });
   put(root, h("p", { class: "crumbs" }, h("a", { href: link(["views"]) }, "Views")),
-    heading(name, view.doc, fresh, h("a", { class: "button", href: rows.csv(), id: "csv", download: `${name}.csv` }, icon("download"), "CSV")), about,
+    heading(name, view.doc, fresh, h("a", { class: "button", href: rows.csv(), id: "csv", download: `${name}.csv` }, icon("download"), "CSV")), about, rebuilt.element,
     h("section", { class: "card" }, h("header", {}, h("h2", {}, "Chart"), chartChoice(chart)), chart.element),
     h("div", { class: "view-columns" }, h("section", { "aria-label": "Rows" }, h("h2", {}, "Rows"), rows.element), h("section", { "aria-label": "Changes" }, changes.element)));
   rows.onasked(() => root.querySelector("#csv").setAttribute("href", rows.csv()));
@@ -44,6 +46,7 @@ export async function showView({ root, parts: [name], signal }) {
 
   update(view);
   watch(({ status }) => {
+    rebuilt.refresh(status.rebuilds?.[name]);
     const now = status.views?.find((each) => each.name === name);
     if (now) update(now);
   }, signal);
