@@ -132,26 +132,28 @@ class EntityPartition:
         self, command: Command, entity: EntityState, now_ms: int
     ) -> tuple[Sequence[Event], EntityState]:
         """The events of a command, whose entity is then as they leave it; raises Rejected."""
+        data = self._opened(command)
         try:
-            data = self.sealing.open_command(command.entity, command.name, command.schema, command.data)
-            given = self.kind.read_command(command.name, command.schema, data)
-        except RequestError as error:
-            raise Rejected("invalid-command", str(error)) from error
-        try:
+            given = self._given(command, data)
             made = [
                 (type(each).__name__, *self.kind.kept(each))
                 for each in self.kind.events_of(given, entity.state)
             ]
             state = self.kind.state_after([each for _, _, each in made], entity.state)
+        except Rejected:
+            raise
+        except (Exception, SystemExit) as error:  # a defect of the application must not stop its partition
+            raise _Failed(self._reason(command, error)) from error
+        try:
             written = [
                 self._event(
                     command, entity.version + number + 1, self.next_event + number, name, data, now_ms
                 )
                 for number, (name, data, _) in enumerate(made)
             ]
-        except (Rejected, RetriableError):
+        except RetriableError:  # of the keys
             raise
-        except (Exception, SystemExit) as error:  # a defect of the application must not stop its partition
+        except Exception as error:  # a personal value that cannot be sealed
             raise _Failed(self._reason(command, error)) from error
         after = EntityState(state, entity.version + len(written))
         if written:
@@ -160,6 +162,18 @@ class EntityPartition:
             self.events_since_checkpoint += len(written)
             self.next_event += len(written)
         return written, after
+
+    def _opened(self, command: Command) -> Any:
+        try:
+            return self.sealing.open_command(command.entity, command.name, command.schema, command.data)
+        except RequestError as error:
+            raise Rejected("invalid-command", str(error)) from error
+
+    def _given(self, command: Command, data: Any) -> Any:
+        try:
+            return self.kind.read_command(command.name, command.schema, data)
+        except RequestError as error:
+            raise Rejected("invalid-command", str(error)) from error
 
     def _event(self, command: Command, version: int, offset: int, name: str, data: Any, now_ms: int) -> Event:
         return Event(

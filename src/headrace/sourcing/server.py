@@ -9,14 +9,15 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from headrace.client import Connection, consumer
+from headrace.client import Connection, consumer, require_log
 from headrace.client.topics import SILENT_LOGGER
 from headrace.clock import Clock, SystemClock
-from headrace.errors import HeadraceError, RequestError
+from headrace.errors import HeadraceError, RequestError, RetriableError
 from headrace.records import Record
 from headrace.sourcing.entity_type import EntityType
 from headrace.sourcing.owner import PartitionOwner
@@ -31,6 +32,7 @@ __all__ = ["EntityServer", "entity_group"]
 
 _POLL_S = 0.2
 _COMMIT_S = 1.0
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 5.0
 _MOST_RECORDS = 2_000
 _TRANSIENT = (KafkaError._PARTITION_EOF, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 
@@ -85,8 +87,23 @@ class EntityServer:
         """Topics of commands and partitions that this member owns now."""
         return sorted(self._owners)
 
+    def wait_log(self) -> bool:
+        """Returns once the log answers; False if it was stopped before that. Says what it waits for."""
+        said, pause_s = "", _FIRST_PAUSE_S
+        while not self._stopping.is_set():
+            try:
+                require_log(replace(self._connection, retry_timeout_ms=0))
+                return True
+            except RetriableError as error:
+                if str(error) != said:
+                    said = str(error)
+                    self._say(f"waiting for the log: {error}")
+                self._stopping.wait(pause_s)
+                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        return False
+
     def run(self, on_ready: Callable[[], None] = lambda: None) -> None:
-        """Serves until it is stopped.
+        """Serves until it is stopped; the log must answer when it begins (`wait_log`).
 
         `on_ready` is called once the group has given it partitions, or none because others have them all.
         """

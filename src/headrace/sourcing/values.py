@@ -165,7 +165,11 @@ def _model(kind: Any, data: Any, where: str) -> Any:
     for name in shape.required:
         if name not in data:
             raise RequestError(f"{_in(where, name)} is missing")
-    return kind(**{name: from_json(shape.given[name], each, _in(where, name)) for name, each in data.items()})
+    given = {name: from_json(shape.given[name], each, _in(where, name)) for name, each in data.items()}
+    try:
+        return kind(**given)
+    except ValueError as error:  # of its __post_init__, as of a model's validators
+        raise RequestError(f"{where or kind.__name__}: {error}") from error
 
 
 def _first_line(error: ValueError) -> str:

@@ -51,7 +51,7 @@ def serving(bootstrap, kinds, app="bank", **options):
 class ServerProcess:
     """`headrace serve` on a file, started as `headrace run` does; `kill` is SIGKILL."""
 
-    def __init__(self, bootstrap, file=ACCOUNTS, *arguments, environment=None):
+    def __init__(self, bootstrap, file=ACCOUNTS, *arguments, environment=None, messages=subprocess.DEVNULL):
         self._process = subprocess.Popen(
             [
                 sys.executable,
@@ -67,7 +67,7 @@ class ServerProcess:
             ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=messages,
             env={
                 **os.environ,
                 STOPPED_BY_INPUT: "1",
@@ -78,6 +78,10 @@ class ServerProcess:
 
     def wait_ready(self):
         return json.loads(self._process.stdout.readline())
+
+    def read_message(self):
+        """The next line that it says, if its messages are piped."""
+        return self._process.stderr.readline().decode()
 
     def kill(self):
         self._process.kill()
@@ -96,6 +100,7 @@ class ServerProcess:
 
     def _end(self):
         code = self._process.wait(60)
-        for pipe in (self._process.stdin, self._process.stdout):
-            pipe.close()
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if pipe is not None:
+                pipe.close()
         return code

@@ -3,11 +3,13 @@
 import asyncio
 import contextlib
 import json
+import socket
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from confluent_kafka import Consumer, Producer
-from tests.integration.sourcing.serving import entities_at, serving
+from tests.integration.sourcing.serving import ServerProcess, entities_at, serving
 from tests.unit.sourcing.accounts import Account, Deposit, Move, Withdraw, account_type
 
 from headrace.client import Connection
@@ -250,6 +252,17 @@ def test_commands_go_on_when_the_broker_was_away(tmp_path):
             broker.start()
             assert entities.account("a-1").send_and_wait(Deposit(1), timeout_s=90).version == 2
         entities.close()
+
+
+def test_a_log_that_is_not_there_yet_is_waited_for_and_what_for_is_said(tmp_path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+    server = ServerProcess(f"127.0.0.1:{port}", messages=subprocess.PIPE)
+    assert f"waiting for the log: cannot connect to 127.0.0.1:{port}" in server.read_message()
+    with BrokerProcess(tmp_path, port=port):
+        assert server.wait_ready()["entities"] == ["account"]
+        assert server.stop() == 0
 
 
 def test_a_command_that_the_log_cannot_take_leaves_those_who_wait_for_the_same_id(bootstrap, app):

@@ -1,5 +1,6 @@
 """What becomes of commands: accepted, rejected, in conflict, or answered before."""
 
+import re
 import sys
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 from tests.unit.sourcing.accounts import Account, account_type
 
 from headrace.console.write.tokens import decode_token
-from headrace.errors import RequestError
+from headrace.errors import RequestError, RetriableError
 from headrace.records import COMMAND_PREFIX, Record
 from headrace.sourcing import Rejected, make_entity_type
 from headrace.sourcing.partition import EntityPartition, Unreadable
@@ -83,6 +84,66 @@ def test_the_text_of_a_defect_is_for_the_server_s_messages_only():
     (failure,) = decided.failures
     assert "command c0 (Break) failed: ZeroDivisionError: broken (" in failure and "in decide)" in failure
     assert partition().decide([command("Deposit", 0, amount=1)], 0).failures == []
+
+
+@dataclass(frozen=True)
+class Pay:
+    amount: int
+
+    def __post_init__(self):
+        if self.amount < 0:
+            raise ValueError("the amount must not be negative")
+        if self.amount == 0:
+            raise SystemExit(3)
+
+
+@dataclass(frozen=True)
+class Paid:
+    amount: int
+
+
+@dataclass(frozen=True)
+class Till:
+    total: int = 0
+
+
+def pay(command: Pay, _: Till) -> list[Paid]:
+    if command.amount == 13:
+        raise RetriableError("no answer from 10.0.0.7")
+    return [Paid(checked(command.amount))]
+
+
+def checked(amount: int) -> int:
+    return amount // (amount - 14)
+
+
+def add(till: Till, event: Paid) -> Till:
+    return Till(till.total + event.amount)
+
+
+@pytest.mark.parametrize(
+    ("amount", "rule", "message"),
+    [
+        (-1, "invalid-command", "Pay: the amount must not be negative"),
+        (0, "error", "Pay failed"),
+        (13, "error", "Pay failed"),
+        (14, "error", "Pay failed"),
+    ],
+)
+def test_whatever_the_code_of_a_command_raises_ends_that_command_only(amount, rule, message):
+    owned = EntityPartition(make_entity_type("till", pay, add, Till()), Topics.of("bank", "till"), 0)
+    sent = [Command(entity="t", name="Pay", data={"amount": each}, id=f"c{each}") for each in (amount, 28)]
+    broken, sound = owned.decide(sent, 0).answers
+    assert (broken.outcome, broken.rule) == ("rejected", rule) and broken.message.startswith(message)
+    assert b"10.0.0.7" not in broken.value()
+    assert (sound.outcome, sound.version) == ("accepted", 1)
+
+
+def test_a_defect_is_told_with_the_calls_of_the_application_that_led_to_it():
+    owned = EntityPartition(make_entity_type("till", pay, add, Till()), Topics.of("bank", "till"), 0)
+    (failure,) = owned.decide([Command(entity="t", name="Pay", data={"amount": 14}, id="c")], 0).failures
+    assert re.search(r"ZeroDivisionError: .* in pay; .*test_partition.py, line \d+, in checked\)$", failure)
+    assert "in decide" not in failure and "partition.py, line" in failure
 
 
 @dataclass(frozen=True)

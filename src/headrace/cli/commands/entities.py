@@ -107,10 +107,9 @@ def serve(
     loaded = import_app(file)
     if not loaded.entity_types:
         raise ConfigError(f"application {loaded.name!r} has no entities; declare a type with app.entity")
-    connection = _connection(loaded, bootstrap)
+    connection = connection_to(_bootstrap(loaded, bootstrap))
     folder, _ = data_place(None if data is None else str(data), loaded.name)
     request_rebuilds(loaded, folder, rebuild_view or (), compare=compare)
-    _finish_forgetting(loaded, connection, output)
 
     def tell(message: str) -> None:
         output.note(message)
@@ -136,9 +135,14 @@ def serve(
         else:
             output.write(f"serving {loaded.name}: {names}; Ctrl-C stops it")
 
+    def work() -> None:
+        if server.wait_log():
+            _finish_forgetting(loaded, connection, output)
+            server.run(announce)
+
     if until_stdin_closes:
         stop_at_end_of_input(stop=server.stop)
-    run_to_stop(lambda: server.run(announce), server.stop, output.farewell)
+    run_to_stop(work, server.stop, output.farewell)
     return ExitCode.DONE
 
 
@@ -311,6 +315,10 @@ def _loaded(file: Path, type_: str, bootstrap: str | None) -> "tuple[App, Entity
 
 
 def _connection(loaded: "App", bootstrap: str | None) -> "Connection":
-    servers = bootstrap or loaded.find_log().bootstrap_servers
+    servers = _bootstrap(loaded, bootstrap)
     require_listener(servers)
     return connection_to(servers)
+
+
+def _bootstrap(loaded: "App", bootstrap: str | None) -> str:
+    return bootstrap or loaded.find_log().bootstrap_servers
