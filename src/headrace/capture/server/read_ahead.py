@@ -1,17 +1,20 @@
 """Reads a stream of a server ahead, in a thread of its own, while its consumer is busy with something else.
 
-The thread holds at most about `most_bytes` and then leaves the rest to the server. Whatever it waits for, it
+The thread holds at most about `most_bytes` and then leaves the rest to the server. A server may send each row
+by itself: little is received no more than once in a millisecond. Whatever the thread waits for, it
 calls `tick` every `tick_s`: a server gives up on a reader that it does not hear from, and the consumer may be
 busy for longer than that.
 """
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 
 __all__ = ["ReadAhead"]
 
 _LOOK_S = 0.2
+_LITTLE_BYTES, _GATHER_S = 64 << 10, 0.001
 
 
 class ReadAhead:
@@ -72,7 +75,10 @@ class ReadAhead:
             while not self._closing:
                 self._tick()
                 if self._has_room() and self._wait(self._look_s):
-                    self._put(self._receive())
+                    data = self._receive()
+                    self._put(data)
+                    if len(data) < _LITTLE_BYTES:
+                        time.sleep(_GATHER_S)
         except Exception as error:
             with self._changed:
                 self._error = error
