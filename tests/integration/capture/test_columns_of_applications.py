@@ -103,7 +103,7 @@ def test_columns_that_an_application_would_misread_stop_it_and_the_next_start_re
         if said:
             with pytest.raises(RequestError, match=said) as refused:
                 reading.read(4)
-            assert "start it again" in str(refused.value)
+            assert "start it again with --rebuild" in str(refused.value)
         else:
             reading.read(4)
         with closing(Reading(bootstrap, shop, name)) as again:

@@ -96,7 +96,7 @@ class ColumnReader:
             if reason := why_other(known, json.loads(value)):
                 raise RequestError(
                     f"table {known.table} {reason}. Change what the application says of it, if need be, and "
-                    "start it again: it takes the columns as they are now, and rebuilds views that read them"
+                    "start it again with --rebuild: it takes the columns as they are now"
                 )
 
     def close(self) -> None:
