@@ -107,7 +107,8 @@ def test_a_column_that_is_renamed_stops_the_query_and_the_next_start_reads_it(ou
         with pytest.raises(RequestError, match=r"main\.current has no column owner any longer.*--rebuild"):
             wait_until(started, lambda: False)
     assert all(row["owner"] is not None for row in shown(store)[-1].values())
-    with kept_running(wealth_of(path, name, store), our_log, tmp_path / "data") as started:
+    again = wealth_of(path, name, store)
+    with kept_running(again, our_log, tmp_path / "data", rebuild=True) as started:
         wait_until(
             started, lambda: {row.get("holder") for row in shown(store)[-1].values()} >= {"Ann", "owner 1"}
         )
