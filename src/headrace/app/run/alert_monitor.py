@@ -99,7 +99,7 @@ def _outage(query: str, cause: str, seconds: float) -> Alert:
         severity="warning",
         title=f"the query on {query} has stood still for {seconds:.0f} seconds",
         detail=cause,
-        next="it goes on by itself once its log and its store answer; check those",
+        next="it goes on by itself once that is over; check its log, its store, and how busy its machine is",
         value=seconds,
         threshold=OUTAGE_S,
     )
