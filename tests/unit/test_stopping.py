@@ -1,5 +1,6 @@
 """What a signal asks of a command that waits, however the command was started."""
 
+import functools
 import os
 import signal
 import subprocess
@@ -20,19 +21,24 @@ print("told", flush=True)
 """
 
 
-def ignore_all():
-    for each in (signal.SIGINT, signal.SIGHUP):
+def ignore(*signals):
+    for each in signals:
         signal.signal(each, signal.SIG_IGN)
 
 
-def test_ctrl_c_is_heard_although_it_was_ignored_and_a_terminal_s_end_is_not_under_nohup():
-    command = [sys.executable, "-c", WAITING]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=ignore_all) as process:
-        assert process.stdout.readline() == "waiting\n"
-        os.kill(process.pid, signal.SIGHUP)
-        os.kill(process.pid, signal.SIGINT)
-        assert process.stdout.readline() == "told\n"
-        assert process.wait(30) == 0
+@pytest.mark.parametrize("ignored", [(signal.SIGINT,), (signal.SIGINT, signal.SIGHUP)], ids=["&", "nohup"])
+def test_ctrl_c_is_heard_although_it_was_ignored_and_a_terminal_s_end_is_not_under_nohup(ignored):
+    command, start = [sys.executable, "-c", WAITING], functools.partial(ignore, *ignored)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=start) as process:
+        try:
+            assert process.stdout.readline() == "waiting\n"
+            if signal.SIGHUP in ignored:
+                os.kill(process.pid, signal.SIGHUP)
+            os.kill(process.pid, signal.SIGINT)
+            assert process.wait(60) == 0, "it was not told"
+            assert process.stdout.read() == "told\n"
+        finally:
+            process.kill()
 
 
 class EndedError(Exception):

@@ -126,6 +126,18 @@ def test_a_second_stage_is_told_the_time_of_the_first_where_it_goes_on_with_it(f
     assert [each.name for each in found["orders"].followers] == ["copies"]
 
 
+@pytest.mark.parametrize(
+    ("event_time", "said", "by"),
+    [("at", None, "event_time"), (None, None, "arrival"), ("at", "arrival", "arrival")],
+)
+def test_the_last_record_of_a_key_is_the_last_by_event_time_unless_it_is_said_otherwise(event_time, said, by):
+    app = App("shop")
+    orders = app.stream("orders", schema=SCHEMA, event_time=event_time)
+    app.view(name="now", key="id", last=said)(lambda: orders)
+    ((view,),) = [each.views for each in plan_for_test(app, None)]
+    assert view.plan.latest.by == by
+
+
 @pytest.mark.parametrize("store", ["topic://orders?partitions=3", "topic://or*?compacted=true"])
 def test_the_settings_of_a_topic_in_its_url_hide_no_ring(store):
     app = App("shop", store=store)

@@ -195,3 +195,18 @@ def test_spark_connect_is_refused_with_the_reason(monkeypatch):
     monkeypatch.setenv("SPARK_REMOTE", "sc://host:15002")
     with pytest.raises(ConfigError, match="SPARK_REMOTE asks for Spark Connect"):
         spark_master(None)
+
+
+def test_another_master_than_that_of_the_session_or_of_spark_submit_is_refused(monkeypatch):
+    monkeypatch.setattr("headrace.streams.spark.session._submitted", lambda: {"spark.master": REMOTE})
+    assert spark_master(None) == spark_master(REMOTE) == REMOTE
+    with pytest.raises(ConfigError, match=r"spark-submit was told the master .*, and --master says local"):
+        spark_master("local[2]")
+
+    class Context:
+        master = "local[4]"
+
+    monkeypatch.setattr("headrace.streams.spark.session.SparkContext._active_spark_context", Context)
+    assert spark_master(None) == "local[4]"
+    with pytest.raises(ConfigError, match=r"session of this process runs on local\[4\], and --master says"):
+        spark_master(None, {"spark.master": REMOTE})
