@@ -78,8 +78,19 @@ def test_an_error_of_a_tick_ends_it():
     def fail():
         raise RetriableError("the connection is lost")
 
-    with reading(Sent(), tick=fail) as ahead, pytest.raises(RetriableError, match="is lost"):
+    with reading(Sent(), tick=fail, tick_s=0.01) as ahead, pytest.raises(RetriableError, match="is lost"):
         ahead.take()
+
+
+def test_whoever_waits_reads_for_itself():
+    sent = Sent()
+    with reading(sent) as ahead:
+        threads = {threading.get_ident()}
+        receive, ahead._receive = ahead._receive, lambda: threads.add(threading.get_ident()) or receive()
+        for number in range(200):
+            sent.waiting.put(b"%d" % number)
+            assert ahead.take() == b"%d" % number
+    assert threads == {threading.get_ident()}
 
 
 def test_it_says_when_nothing_came():

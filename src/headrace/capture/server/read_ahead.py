@@ -1,9 +1,9 @@
-"""Reads a stream of a server ahead, in a thread of its own, while its consumer is busy with something else.
+"""Reads a stream of a server on, in a thread, while its consumer is busy with something else.
 
-The thread holds at most about `most_bytes` and then leaves the rest to the server. A server may send each row
-by itself: little is received no more than once in a millisecond. Whatever the thread waits for, it
-calls `tick` every `tick_s`: a server gives up on a reader that it does not hear from, and the consumer may be
-busy for longer than that.
+The consumer reads for itself, which costs the least. Once it has been away for some milliseconds, writing what
+it has read, the thread takes what arrives, up to about `most_bytes`, and leaves the rest to the server. It also
+calls `tick` every `tick_s`, whoever reads: a server gives up on a reader that it does not hear from, and the
+consumer may be away for longer than that.
 """
 
 import threading
@@ -13,8 +13,7 @@ from collections.abc import Callable
 
 __all__ = ["ReadAhead"]
 
-_LOOK_S = 0.2
-_LITTLE_BYTES, _GATHER_S = 64 << 10, 0.001
+_AWAY_S = 0.005
 
 
 class ReadAhead:
@@ -30,68 +29,79 @@ class ReadAhead:
         *,
         most_bytes: int,
         tick: Callable[[], None] = lambda: None,
-        tick_s: float = _LOOK_S,
+        tick_s: float = 1.0,
     ) -> None:
         self._receive, self._wait, self._tick = receive, wait, tick
-        self._most_bytes = most_bytes
-        self._look_s = min(_LOOK_S, tick_s)
-        self._changed = threading.Condition()
+        self._most_bytes, self._tick_s = most_bytes, tick_s
+        self._reading = threading.Lock()  # whoever has it may receive
         self._parts: deque[bytes] = deque()
         self._size = 0
         self._error: Exception | None = None
-        self._closing = False
+        self._away_since: float | None = time.monotonic()
+        self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="read ahead", daemon=True)
         self._thread.start()
 
     def wait(self, wait_s: float) -> bool:
         """Whether something is there, or an error, within `wait_s`."""
-        with self._changed:
-            return self._changed.wait_for(self._is_there, max(0.0, wait_s))
+        self._away_since = None
+        try:
+            return self._is_there() or self._wait(max(0.0, wait_s))
+        finally:
+            self._away_since = time.monotonic()
 
     def take(self) -> bytes:
         """All that is there, at least a byte; waits for it."""
-        with self._changed:
-            self._changed.wait_for(self._is_there)
-            if not self._parts:
-                assert self._error is not None
-                raise self._error
-            parts, self._parts, self._size = self._parts, deque(), 0
-            self._changed.notify()
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        self._away_since = None
+        try:
+            while True:
+                with self._reading:
+                    if self._parts:
+                        return self._taken()
+                    if self._error is not None:
+                        raise self._error
+                    if self._wait(0):
+                        return self._receive()
+                self._wait(self._tick_s)
+        finally:
+            self._away_since = time.monotonic()
 
     def close(self) -> None:
-        """Ends the thread, which the closed connection lets go."""
-        with self._changed:
-            self._closing = True
-            self._changed.notify_all()
-        if self._thread is not threading.current_thread():
-            self._thread.join()
+        """Ends the thread."""
+        self._closing.set()
+        self._thread.join()
 
     def _is_there(self) -> bool:
         return bool(self._parts) or self._error is not None
 
+    def _taken(self) -> bytes:
+        parts, self._parts, self._size = self._parts, deque(), 0
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    # --- in the thread --------------------------------------------------------------------------
+
     def _run(self) -> None:
+        ticked_at = time.monotonic()
         try:
-            while not self._closing:
-                self._tick()
-                if self._has_room() and self._wait(self._look_s):
-                    data = self._receive()
-                    self._put(data)
-                    if len(data) < _LITTLE_BYTES:
-                        time.sleep(_GATHER_S)
+            while not self._closing.wait(_AWAY_S):
+                if time.monotonic() - ticked_at >= self._tick_s:
+                    ticked_at = time.monotonic()
+                    self._tick()
+                while self._is_away() and self._read_on():
+                    pass
         except Exception as error:
-            with self._changed:
-                self._error = error
-                self._changed.notify_all()
+            self._error = error
 
-    def _has_room(self) -> bool:
-        with self._changed:
-            return self._changed.wait_for(
-                lambda: self._closing or self._size < self._most_bytes, self._look_s
-            )
+    def _is_away(self) -> bool:
+        since = self._away_since
+        return since is not None and time.monotonic() - since >= _AWAY_S
 
-    def _put(self, data: bytes) -> None:
-        with self._changed:
+    def _read_on(self) -> bool:
+        """Takes what has arrived; False if there is nothing, or no room for it."""
+        with self._reading:
+            if self._size >= self._most_bytes or not self._wait(0):
+                return False
+            data = self._receive()
             self._parts.append(data)
             self._size += len(data)
-            self._changed.notify_all()
+            return True
