@@ -1,9 +1,9 @@
 """Reads a stream of a server on, in a thread, while its consumer is busy with something else.
 
 The consumer reads for itself, which costs the least. Once it has been away for some milliseconds, writing
-what it has read, the thread takes what arrives, up to about `most_bytes`, and leaves the rest to the server. It also
-calls `tick` every `tick_s`, whoever reads: a server gives up on a reader that it does not hear from, and the
-consumer may be away for longer than that.
+what it has read, the thread takes what arrives, up to about `most_bytes`, and leaves the rest to the server.
+It also calls `tick` every `tick_s`, whoever reads: a server gives up on a reader that it does not hear from,
+and the consumer may be away for longer than that.
 """
 
 import threading
