@@ -162,3 +162,28 @@ def test_a_late_record_says_which_windows_it_missed_and_from_when_it_counts_all_
     assert (said["window_start_us"], said["window_end_us"]) == ("-4000000", "6000000")
     assert (said["missed_windows"], said["every_us"]) == ("2", "2000000")
     assert said["counted_from_us"] == "10000000"
+
+
+def test_what_is_larger_than_its_topic_takes_becomes_a_letter_or_is_shortened():
+    """Nothing that a log takes stops a pipeline: dead, late and derived records alike."""
+    app = App("shop")
+    orders = app.stream("orders", schema="id string")
+    app.topic("rows", key="id")(lambda: orders)
+    planned = plan_view(app.views["rows"], orders, rows_schema(orders.spec))
+    ids = ["small", "x" * 2_000]
+    rows = pa.table(
+        {
+            "id": ids,
+            "_timestamp": pa.array([0, 0], pa.timestamp("us", "UTC")),
+            "_partition": pa.array([0, 0], pa.int32()),
+            "_offset": pa.array([7, 8], pa.int64()),
+            "_event_time": pa.array([0, 0], pa.int64()),
+            "_watermark": pa.array([0, 0], pa.int64()),
+        }
+    )
+    limits = dict.fromkeys(("rows", "shop.dead", "shop.late"), 1_000)
+    row, letter = SideTopics("shop", limits).derived(RowTopic.of(planned), [rows])
+    assert (row.topic, row.key, letter.topic) == ("rows", b"small", "shop.dead")
+    assert read_dead_letter(letter.headers).reason.startswith("row too large for its topic: rows does not")
+    for each in (row, letter):
+        assert len(each.key or b"") + len(each.value) < 1_000
