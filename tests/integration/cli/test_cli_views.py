@@ -148,9 +148,9 @@ def test_one_that_follows_sees_changes_until_it_is_told_to_stop(shop):
     )
     try:
         # It tells of what changes from its first look on, which nobody sees from outside.
-        seen, amount = None, 20.0
+        seen, amount, deadline = None, 20.0, time.monotonic() + 120
         while seen is None:
-            assert process.poll() is None
+            assert process.poll() is None and time.monotonic() < deadline
             amount += 1
             shop.apply(("south", amount, None), ("north", amount, None))
             if select.select([process.stdout], [], [], 0.3)[0]:
