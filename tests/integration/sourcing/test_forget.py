@@ -128,6 +128,7 @@ def test_a_command_in_the_clear_is_rejected_and_deleted(folder, broker, keys, ca
     assert forget(broker, "c-5", "--json") == 0
     found = json.loads(capsys.readouterr().out)
     assert found["left"] == [] and any("deleted" in each for each in found["steps"]), found
+    assert "was rewritten" in found["steps"][-1] and "destroying the keys" in found["steps"][-1]
 
 
 def test_commands_over_http_are_sealed_by_the_console(folder, broker, keys):

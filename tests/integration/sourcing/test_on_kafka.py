@@ -159,6 +159,7 @@ def test_on_kafka_the_destroyed_key_is_what_forgets(kafka_log, app, tmp_path):
     assert receipt["left"] == []
     assert "key destroyed: what was sealed with them cannot be read any more" in receipt["steps"][0]
     assert any("in the clear" in each and each.endswith("deleted") for each in receipt["steps"]), receipt
+    assert receipt["steps"][-1].startswith(f"no segment of the log at {bootstrap} was rewritten"), receipt
     topics = [f"{app}.customer.{kind}" for kind in ("commands", "events", "answers", "snapshots")]
     kept = [each.value or b"" for topic in topics for each in records(kafka_log, topic)]
     assert any(b"DE" in each for each in kept)
