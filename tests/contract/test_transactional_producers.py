@@ -7,11 +7,13 @@ import os
 import time
 import uuid
 from array import array
+from contextlib import closing
 from itertools import pairwise
 
 import pytest
 
 from headrace.client import EARLIEST, LARGE_RECORD_CONFIGS, LATEST, Connection, RawFetcher
+from headrace.client.connect.brokers import Brokers
 from headrace.client.topics import TopicSettings, ensure_topics
 from headrace.client.write import (
     BatchProducer,
@@ -25,6 +27,7 @@ from headrace.errors import ConfigError, FencedError, RetriableError
 from headrace.records import decode_columns
 from headrace.testing.broker import running_broker
 from headrace.testing.kafka import KafkaServer, PeerUnavailable
+from headrace.wire import Api
 
 AT_MS = 1_700_000_000_000
 PARTITIONS = 4
@@ -47,9 +50,13 @@ def connection(request, tmp_path_factory):
         yield Connection(bootstrap_servers=server.bootstrap)
 
 
-@pytest.fixture(params=[TransactionalProducer, BatchProducer], ids=["library", "own"])
-def kind(request):
-    return request.param
+@pytest.fixture(params=["library", "own", "own before version 2"])
+def kind(request, monkeypatch):
+    if request.param == "library":
+        return TransactionalProducer
+    if request.param != "own":  # brokers that have not agreed on version 2 of transactions
+        monkeypatch.setattr(Brokers, "features", lambda _: {})
+    return BatchProducer
 
 
 @pytest.fixture
@@ -227,6 +234,32 @@ def test_a_record_beyond_the_topics_limit_is_refused_by_name(connection, kind):
     producer.take_over()
     with pytest.raises(RecordTooLarge, match=name):
         producer.transact([OutputRecord(name, b"k", os.urandom(5_000))], nothing)
+
+
+def epoch_of(connection, name):
+    with closing(Brokers(connection, {Api.FIND_COORDINATOR: 4, Api.DESCRIBE_TRANSACTIONS: 0})) as brokers:
+        wanted = {"key_type": 1, "coordinator_keys": [f"headrace-{name}"]}
+        (found,) = brokers.ask(brokers.any(), Api.FIND_COORDINATOR, wanted).coordinators
+        fields = {"transactional_ids": [f"headrace-{name}"]}
+        answer = brokers.ask(brokers.at(found.host, found.port), Api.DESCRIBE_TRANSACTIONS, fields)
+        return answer.transaction_states[0].producer_epoch
+
+
+@pytest.mark.parametrize("version", [2, 1, 0])
+def test_each_transaction_has_an_epoch_of_its_own_where_the_brokers_have_agreed_on_that(
+    connection, topic, version, monkeypatch
+):
+    if version < 2:
+        monkeypatch.setattr(Brokers, "features", lambda _: {"transaction.version": version})
+    name = f"p-{uuid.uuid4().hex[:8]}"
+    producer = BatchProducer(connection, name)
+    producer.take_over()
+    first = epoch_of(connection, name)
+    for number in range(3):
+        producer.transact([OutputRecord(topic, b"k", b"%d" % number, timestamp_ms=AT_MS)], nothing)
+    assert epoch_of(connection, name) - first == (3 if version == 2 else 0)
+    producer.close()
+    assert sum(map(len, committed(connection, topic).values())) == 3
 
 
 def until_it_has_ended(connection, topic):

@@ -6,6 +6,9 @@ from tests.integration.console.conftest import NEW_YEAR, row
 from tests.integration.console.http_client import ask
 from tests.integration.console.shop import COLUMNS, KEY, Shop
 
+from headrace.client import Connection
+from headrace.console.context.application import ApplicationFolder
+from headrace.console.problems import ProblemError
 from headrace.testing.console import ConsoleProcess
 from headrace.views import ViewSchema
 from headrace.views.rebuilt import Rebuilds, compare_versions
@@ -94,3 +97,11 @@ def test_a_view_that_does_not_exist_has_no_rebuild(kept):
     _, call = kept
     assert call("GET", "/v1/views/nope/rebuilt").status == 404
     assert call("POST", "/v1/views/nope/switch", {"rebuild": "q"}).status == 404
+
+
+def test_nothing_is_decided_in_a_copy_of_the_data_folder(tmp_path):
+    connection = Connection(bootstrap_servers="127.0.0.1:1")
+    ApplicationFolder(tmp_path, connection).check_is_original()
+    with pytest.raises(ProblemError, match="a copy of the application's data folder") as refused:
+        ApplicationFolder(tmp_path, connection, is_copy=True).check_is_original()
+    assert refused.value.problem.status == 409

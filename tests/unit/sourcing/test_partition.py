@@ -253,6 +253,7 @@ def test_a_repeated_command_gets_the_first_answer_and_happens_once():
     for before, after in zip(first, again.answers, strict=True):
         assert after.repeated and not before.repeated
         assert {**after.to_json(), "repeated": False} == before.to_json()
+    assert [each.offset for each in again.answers] == [2, 3]  # so the next owner takes them for carried out
     assert owned.next_command == 4
 
 
