@@ -55,9 +55,9 @@ def subscribed(console, topic, offset, *, by_socket):
     return opened
 
 
-def count_cut(console):
+def count_cut(console, reason="full"):
     lines = ask(console.url, "GET", "/metrics").body.decode().splitlines()
-    name = 'headrace_console_readers_cut_total{reason="full"}'
+    name = f'headrace_console_readers_cut_total{{reason="{reason}"}}'
     return sum(float(line.split()[-1]) for line in lines if line.startswith(name))
 
 
@@ -93,3 +93,21 @@ def test_hundreds_of_slow_readers_cost_bounded_memory_and_nobody_else_a_request(
         while count_cut(console) < READERS // 2:
             look()
             assert time.monotonic() < deadline, "the readers are neither served nor cut"
+
+
+@pytest.mark.parametrize("by_socket", [False, True], ids=["sse", "websocket"])
+def test_a_reader_that_takes_nothing_for_too_long_is_cut(our_log, make_topic, by_socket):
+    topic = make_topic(f"stalled-{by_socket}")
+    producer = Producer({"bootstrap.servers": our_log.bootstrap_servers})
+    for _ in range(30):
+        producer.produce(topic, b"x" * RECORD_BYTES)
+    assert producer.flush(120) == 0
+    settings = {"slow_reader_ms": 300, "reader_buffer_bytes": READER_BYTES, "event_bytes": EVENT_BYTES}
+    with ConsoleProcess(our_log.bootstrap_servers, **settings) as console:
+        with contextlib.closing(subscribed(console, topic, 0, by_socket=by_socket)):
+            deadline = time.monotonic() + PATIENCE_S
+            while not count_cut(console, "stalled"):
+                assert time.monotonic() < deadline, "it is waited for without end"
+                time.sleep(0.05)
+        with Events(console.url, f"/v1/topics/{topic}/records?from=earliest") as events:
+            assert next(each for each in events if each.name == "records").id  # from which one resumes
