@@ -84,6 +84,7 @@ class CaptureRun:
         self._chunk_rows = chunk_rows
         self._takes_all = takes_all
         self._gone: frozenset[str] = frozenset()
+        self._found_gone: TablesGone | None = None
         self._given_up: frozenset[str] = frozenset()
         self._on_status = on_status
         self._clock = clock or SystemClock()
@@ -297,7 +298,7 @@ class CaptureRun:
         return begun
 
     def _close(self) -> None:
-        self._load = None
+        self._load = self._found_gone = None
         self._forget_snapshot()
         self._writer.close()
         source, self._source = self._source, None
@@ -391,6 +392,9 @@ class CaptureRun:
             self.status = replace(self.status, changes=changes, last_change_ms=self._clock.now_ms())
         assert self._state.position is not None
         self._source.acknowledge(self._state.position)
+        error, self._found_gone = self._found_gone, None
+        if error is not None:
+            raise error
 
     def _records(
         self, batch: Batch, transactions: Iterable[Transaction]
@@ -398,7 +402,7 @@ class CaptureRun:
         """Everything of a batch; `batch` is complete when this has ended."""
         envelope, began = self._envelope, time.monotonic()
         assert envelope is not None
-        for transaction in transactions:
+        for transaction in self._until_gone(transactions):
             yield from self._transaction(batch, envelope, transaction)
             if self._pending is not None and self._pending.is_reached(transaction.position):
                 break
@@ -408,6 +412,13 @@ class CaptureRun:
         if self._pending is not None and self._pending.is_reached(batch.state.position):
             yield from self._chunk(batch, envelope, self._pending)
             self._pending = None
+
+    def _until_gone(self, transactions: Iterable[Transaction]) -> Iterator[Transaction]:
+        """The transactions before the one that a table is gone by, which is said once they are written."""
+        try:
+            yield from transactions
+        except TablesGone as error:
+            self._found_gone = error
 
     def _transaction(
         self, batch: Batch, envelope: Envelope, transaction: Transaction
