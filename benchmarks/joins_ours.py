@@ -79,7 +79,9 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     try:
         app = App("joins", store=f"parquet:///{folder / 'view'}")
         APPLICATIONS[request["kind"]](app)
-        options = RunOptions(data=folder, bootstrap=request["bootstrap"], until_caught_up=True)
+        options = RunOptions(
+            data=folder, bootstrap=request["bootstrap"], until_caught_up=True, max_restarts=0
+        )
         with running(app, options) as run:
             run.wait()
             (query,) = run.queries.values()

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from headrace.streams.spark.worker_python import worker_python
 
 PLANNER = ["-m", "pyspark.daemon", "pyspark.sql.worker.lookup_data_sources"]
 TIMEOUT_S = 120
+SECRET = "of this test"
 
 
 @contextlib.contextmanager
@@ -60,3 +62,29 @@ def test_who_forks_ends_with_the_driver_and_leaves_no_folder():
         process.kill()
     _, alive = psutil.wait_procs([forks], timeout=TIMEOUT_S)
     assert not alive and not address.parent.exists()
+
+
+def test_the_planner_of_a_query_waits_for_as_long_as_a_micro_batch_takes():
+    """Others wait a time of Spark's for their first request, here a second."""
+    python = worker_python({})
+    with socket.create_server(("127.0.0.1", 0)) as spark:
+        environment = {
+            "PYTHON_WORKER_FACTORY_PORT": str(spark.getsockname()[1]),
+            "PYTHON_WORKER_FACTORY_SECRET": SECRET,
+            "SPARK_AUTH_SOCKET_TIMEOUT": "1",
+        }
+        process = subprocess.Popen(
+            [python["PYSPARK_PYTHON"], "-m", "pyspark.sql.streaming.python_streaming_source_runner"],
+            env={**os.environ, **python, **planners(), **environment},
+        )
+        with process:
+            connection, _ = spark.accept()
+            with connection, connection.makefile("rb") as received:
+                size = int.from_bytes(received.read(4), "big")
+                assert received.read(size) == SECRET.encode()
+                connection.sendall(len(b"ok").to_bytes(4, "big") + b"ok")
+                assert len(received.read(4)) == 4, "its process id"
+                connection.settimeout(3)
+                with pytest.raises(TimeoutError):
+                    connection.recv(1)  # neither an error nor the end
+            process.wait(TIMEOUT_S)

@@ -110,7 +110,8 @@ def _run(module: str, *arguments: str) -> None:
         return
     from pyspark.worker_util import get_sock_file_to_executor
 
-    with get_sock_file_to_executor() as file:
+    # Between what Spark asks of a query's planner lies a micro-batch, however long that takes.
+    with get_sock_file_to_executor(timeout=None) as file:
         planner.main(file, file)
 
 
