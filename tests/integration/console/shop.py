@@ -13,6 +13,7 @@ from headrace.app.status.description import (
     write_description,
 )
 from headrace.views import ChangeKind, ViewBatch, ViewSchema, open_store
+from headrace.views.rebuilt import compare_versions
 
 COLUMNS = pa.schema(
     [
@@ -28,6 +29,13 @@ KEY = ("region", "minute")
 _numbers = itertools.count()
 
 CHANGES = pa.schema([("before", pa.struct(COLUMNS)), ("after", pa.struct(COLUMNS)), ("kind", pa.int32())])
+
+
+def compared(shown, rebuilt):
+    """Two versions of the view's rows; the rebuilt one has read one record more."""
+    schema = ViewSchema("revenue", KEY, COLUMNS)
+    tables = [pa.Table.from_pylist(rows, COLUMNS) for rows in (shown, rebuilt)]
+    return compare_versions((schema, tables[0], {"orders": {0: 4}}), (schema, tables[1], {"orders": {0: 5}}))
 
 
 class Shop:

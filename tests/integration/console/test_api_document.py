@@ -16,7 +16,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 from tests.integration.console.conftest import row
-from tests.integration.console.shop import Shop
+from tests.integration.console.shop import Shop, compared
 
 from headrace.client import Connection, admin
 from headrace.console.api.openapi import document
@@ -24,6 +24,7 @@ from headrace.console.api.schemas import COMMON as SHAPES
 from headrace.console.routes import ROUTES, SCHEMAS
 from headrace.testing.broker import BrokerProcess
 from headrace.testing.console import ConsoleProcess
+from headrace.views.rebuilt import Rebuilds
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 COMMON = {
@@ -52,6 +53,8 @@ def console(tmp_path_factory):
         client.create_topics([NewTopic("orders", 2)])["orders"].result(30)
         shop = Shop(folder, broker.bootstrap)
         shop.apply([row("eu", minute, minute) for minute in range(5)], offsets={0: 0, 1: 0})
+        differing = compared([row("eu", 0, 1), row("us", 0, 3)], [row("eu", 0, 2), row("ä", 0, 4)])
+        Rebuilds(folder).note("revenue", "q-2", differing)
         with ConsoleProcess(broker.bootstrap, data=folder) as process:
             yield process
 
@@ -71,6 +74,13 @@ def check(case, console):
 @settings(max_examples=3, **COMMON)
 def test_no_request_that_the_document_allows_is_a_defect(case, console):
     check(case, console)
+
+
+def test_the_comparison_of_a_rebuilt_view_is_as_the_document_says(api, console):
+    case = api["/v1/views/{view}/rebuilt"]["GET"].Case(path_parameters={"view": "revenue"})
+    response = case.call(base_url=console.url)
+    assert (response.status_code, len(response.json()["comparison"]["differences"])) == (200, 3)
+    case.validate_response(response, checks=CHECKS)
 
 
 @pytest.mark.slow

@@ -1,28 +1,17 @@
 """A rebuilt view over HTTP: what differs from the one that is shown, and the decision to show it."""
 
-import pyarrow as pa
 import pytest
 from tests.integration.console.conftest import NEW_YEAR, row
 from tests.integration.console.http_client import ask
-from tests.integration.console.shop import COLUMNS, KEY, Shop
+from tests.integration.console.shop import Shop, compared
 
 from headrace.client import Connection
 from headrace.console.context.application import ApplicationFolder
 from headrace.console.problems import ProblemError
 from headrace.testing.console import ConsoleProcess
-from headrace.views import ViewSchema
-from headrace.views.rebuilt import Rebuilds, compare_versions
+from headrace.views.rebuilt import Rebuilds
 
 REBUILT, SWITCH = "/v1/views/revenue/rebuilt", "/v1/views/revenue/switch"
-SCHEMA = ViewSchema("revenue", KEY, COLUMNS)
-
-
-def compared(shown, rebuilt):
-    """Two versions of the view; the rebuilt one has read one record more."""
-    tables = [pa.Table.from_pylist(rows, COLUMNS) for rows in (shown, rebuilt)]
-    return compare_versions((SCHEMA, tables[0], {"orders": {0: 4}}), (SCHEMA, tables[1], {"orders": {0: 5}}))
-
-
 FOUND = compared(
     [row("eu", 0, 1), row("eu", 1, 2), row("us", 0, 3)],
     [row("eu", 0, 1), row("eu", 1, 20), row("ä", 0, 4)],
