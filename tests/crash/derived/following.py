@@ -26,7 +26,7 @@ def main() -> None:
     follow = parse_follow(orjson.loads(said))
     run = FollowRun(follow, open_target(follow), Connection(bootstrap_servers=bootstrap))
     run._on_status = lambda status: run.stop() if status.behind == 0 and status.state == "following" else None
-    thread = threading.Timer(120, lambda: os._exit(3))
+    thread = threading.Timer(240, lambda: os._exit(3))
     thread.daemon = True
     thread.start()
     run.run()
