@@ -185,8 +185,18 @@ class ConnectRun:
         """Writes the columns of tables that are new or have changed; ConfigError if a named table is gone."""
         found = describe(self._spec)
         changed = [each for table, each in found.items() if self._schemas.get(table) != each]
-        self._schemas, self._described_at = found, time.monotonic()
         self._own(self._writer.announce(changed))
+        self._schemas, self._described_at = found, time.monotonic()
+
+    def _describe_again(self) -> None:
+        """The same while the connector runs, which says itself if the database cannot be reached."""
+        self._described_at = time.monotonic()
+        try:
+            self._describe()
+        except FencedError:
+            raise
+        except HeadraceError as error:
+            _log.info("capture %s: its tables could not be looked at: %s", self.name, error)
 
     def _config(self) -> dict[str, str]:
         """The connector's configuration; what is secret in it is in `_secrets` instead."""
@@ -248,7 +258,7 @@ class ConnectRun:
         worker, now = self._worker, time.monotonic()
         assert worker is not None
         if now - self._described_at >= _DESCRIBE_S:
-            self._describe()
+            self._describe_again()
         elif now - self._owned_at >= _OWN_S:
             self._own()
         if not worker.is_ready:
