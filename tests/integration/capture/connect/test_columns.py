@@ -1,4 +1,4 @@
-"""The columns of tables that Debezium reads, which it does not tell: looked at by a run, without its worker."""
+"""The columns of tables that Debezium reads, which it does not tell: what a run makes of them."""
 
 import pytest
 from tests.integration.capture.postgres.conftest import started
