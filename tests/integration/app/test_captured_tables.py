@@ -7,6 +7,7 @@ from contextlib import closing
 
 import pytest
 from app_runs import kept_running, new_topic, wait_until
+from app_runs import rows as rows_of
 
 from headrace import App
 from headrace.derived import table, verify_follow
@@ -110,7 +111,7 @@ def test_a_column_that_is_renamed_stops_the_query_and_the_next_start_reads_it(ou
     again = wealth_of(path, name, store)
     with kept_running(again, our_log, tmp_path / "data", rebuild=True) as started:
         wait_until(
-            started, lambda: {row.get("holder") for row in shown(store)[-1].values()} >= {"Ann", "owner 1"}
+            started, lambda: {row.get("holder") for row in rows_of(store, "wealth")} >= {"Ann", "owner 1"}
         )
 
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from headrace.exports import lazily
 
 if TYPE_CHECKING:
+    from headrace.streams.feed.cuts import newest_cut as newest_cut
     from headrace.streams.feed.first_positions import first_position as first_position
     from headrace.streams.feed.joint import JointPosition as JointPosition
     from headrace.streams.feed.options import FeedOptions as FeedOptions
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = lazily(
     __name__,
     {
+        "cuts": "newest_cut",
         "joint": "JointPosition",
         "options": "FeedOptions",
         "positions": (

@@ -8,7 +8,7 @@ transactions.
 
 import json
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,9 +17,10 @@ from headrace.errors import RequestError
 from headrace.records import decode_columns
 from headrace.streams.offsets import TopicPosition
 
-__all__ = ["Cut", "CutReader", "at_cut", "last_cut", "parse_cut", "thinned"]
+__all__ = ["Cut", "CutReader", "at_cut", "last_cut", "newest_cut", "parse_cut", "thinned"]
 
 _MOST_WAITING = 20_000
+_LOOKED_BACK = 100  # records of a transaction topic, and each time twice as many
 
 Positions = Mapping[str, TopicPosition]  # by topic
 
@@ -105,6 +106,26 @@ def thinned(cuts: Sequence[Cut], most: int) -> list[Cut]:
     return list(cuts) if len(cuts) <= most else list(cuts[::-1][::2][::-1])
 
 
+def newest_cut(fetcher: RawFetcher, topic: str) -> Cut | None:
+    """The last cut of a transaction topic, looked for from its end; None if there is none yet."""
+    begin, end = fetcher.offsets(topic, EARLIEST)[0], fetcher.offsets(topic, LATEST)[0]
+    count = _LOOKED_BACK
+    while end > begin:
+        start = max(begin, end - count)
+        if found := list(_cuts(fetcher, topic, start, end)):
+            return found[-1]
+        end, count = start, count * 2
+    return None
+
+
+def _cuts(fetcher: RawFetcher, topic: str, start: int, end: int) -> Iterator[Cut]:
+    for run in fetcher.fetch(topic, 0, start, end):
+        found = decode_columns(run, start_offset=start, end_offset=end, columns=("offset", "value"))
+        for offset, value in zip(found["offset"].to_pylist(), found["value"].to_pylist(), strict=True):
+            if (cut := parse_cut(topic, offset, value)) is not None:
+                yield cut
+
+
 class CutReader:
     """The cuts of one source that wait to be reached; for one thread."""
 
@@ -133,11 +154,8 @@ class CutReader:
         start = begin if self._next is None else self._next
         while start < end:
             try:
-                for run in self._fetcher.fetch(self.topic, 0, start, end):
-                    found = decode_columns(
-                        run, start_offset=start, end_offset=end, columns=("offset", "value")
-                    )
-                    self._add(zip(found["offset"].to_pylist(), found["value"].to_pylist(), strict=True))
+                for cut in _cuts(self._fetcher, self.topic, start, end):
+                    self._add(cut)
                 start = end
             except OffsetsGone as gone:
                 first = self._fetcher.offsets(self.topic, EARLIEST)[0]
@@ -146,12 +164,10 @@ class CutReader:
                 start = first
         self._next = end
 
-    def _add(self, records: Iterable[tuple[int, bytes | None]]) -> None:
-        for offset, value in records:
-            cut = parse_cut(self.topic, offset, value)
-            if cut is not None:
-                self._waiting.append(cut)
-        self._waiting = thinned(self._waiting, _MOST_WAITING)
+    def _add(self, cut: Cut) -> None:
+        self._waiting.append(cut)
+        if len(self._waiting) > _MOST_WAITING:
+            self._waiting = thinned(self._waiting, _MOST_WAITING)
 
     def close(self) -> None:
         """Closes the connections."""

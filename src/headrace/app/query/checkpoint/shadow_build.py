@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from headrace.client import LATEST, Connection, RawFetcher
 from headrace.streams import StreamSpec
-from headrace.streams.feed import first_position
+from headrace.streams.feed import first_position, newest_cut
 from headrace.views import (
     LimitedStore,
     Reflected,
@@ -54,10 +54,17 @@ def beginning(spec: StreamSpec, connection: Connection) -> Mapping[int, int]:
 
 
 def rebuild_target(spec: StreamSpec, connection: Connection) -> dict[int, int]:
-    """Where a query has caught up: the log's end as it is now, in partitions with something to read."""
+    """Where a query has caught up: the log's end as it is now, in partitions with something to read.
+
+    A topic of a source whose transactions stay whole is read to the last cut, which is before the log's end.
+    """
     start = beginning(spec, connection)
     with RawFetcher(connection) as fetcher:
         ends = fetcher.offsets(spec.topic, LATEST)
+        if spec.transactions:
+            cut = newest_cut(fetcher, spec.transactions)
+            named = cut.ends.get(spec.topic, {}) if cut is not None else {}
+            ends = {partition: min(end, named.get(partition, 0)) for partition, end in ends.items()}
     return {partition: end for partition, end in ends.items() if end > start.get(partition, 0)}
 
 
