@@ -13,6 +13,7 @@ import logging
 import struct
 import threading
 from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -512,10 +513,12 @@ class PartitionReader:
 
     def _scan_around(self, segment: Segment, fd: int, index: SparseIndex, found: list[Damage]) -> int:
         """Scans the segment but for damage that was found, and adds what it finds; the offset behind it."""
-        end, limit, known = segment.size_bytes, self._offset_after(segment), list(found)
+        end, limit, known = segment.size_bytes, self._offset_after(segment), deque(found)
         position, expected = 0, segment.base_offset
         while True:
-            ahead = next((each for each in known if each.start >= position), None)
+            while known and known[0].start < position:
+                known.popleft()
+            ahead = known[0] if known else None
             stop = scan(
                 self.files.disk,
                 fd,
@@ -527,8 +530,9 @@ class PartitionReader:
             )
             if stop.whole and ahead is None:
                 return stop.next_offset
-            damage = ahead
-            if not stop.whole or damage is None:
+            if stop.whole:
+                damage = known.popleft()  # once: of a segment without a byte it has none either
+            else:
                 damage = self._diagnose(segment, fd, stop.position, stop.next_offset, limit)
                 found.append(damage)
             position, expected = damage.end, damage.next_offset
